@@ -1,0 +1,1 @@
+"""spanfuse's processor: spans in, decisions out."""

@@ -1,0 +1,1 @@
+"""REST and SSE over what the core decided."""

@@ -1,0 +1,1 @@
+"""The pure core: state and call in, detections and decisions out. Read pipeline.py first."""

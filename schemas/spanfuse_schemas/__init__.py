@@ -1,0 +1,28 @@
+"""The wire contracts of spanfuse: what travels in its topics, and how it is read."""
+
+from spanfuse_schemas.call import Action, Call, CallBatch, Fingerprint, Message, Reset, Tokens
+from spanfuse_schemas.charge import Charge
+from spanfuse_schemas.decision import Decision, LoopPrint
+from spanfuse_schemas.detection import Detection, Evidence
+from spanfuse_schemas.policy import Override, Policy, Rules
+from spanfuse_schemas.record import SCHEMA_VERSION, Record
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Action",
+    "Call",
+    "CallBatch",
+    "Charge",
+    "Decision",
+    "Detection",
+    "Evidence",
+    "Fingerprint",
+    "LoopPrint",
+    "Message",
+    "Override",
+    "Policy",
+    "Record",
+    "Reset",
+    "Rules",
+    "Tokens",
+]

@@ -1,0 +1,156 @@
+"""What ingest makes of one span: a finished model call or tool execution, without its content."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from spanfuse_schemas.record import SCHEMA_VERSION, Record
+
+Kind = Literal["llm", "tool"]
+CostSource = Literal["reported", "computed", "fallback", "unknown"]
+SessionSource = Literal["explicit", "inherited", "trace"]
+ContentMode = Literal["content", "fingerprint", "structure"]
+ErrorClass = Literal["", "provider", "client", "tool"]
+
+
+class Fingerprint(Record):
+    """What is kept of a text: enough to tell whether two are equal or alike, not what they say."""
+
+    exact: str = ""
+    """64-bit hash of the raw text, 16 hex digits. Empty: the text was truncated, so its identity is unknown."""
+    canon: str = ""
+    """64-bit hash of the canonical text (volatile ids, times and counters masked), 16 hex digits. Empty as `exact`."""
+    near: str = ""
+    """64-bit SimHash of the canonical text, 16 hex digits. Empty where the text is too short for it to mean something."""
+    size: int = 0
+    """Length of the raw text in characters."""
+
+
+class Message(Record):
+    """One message of the input that is new in this call, that is after the last assistant message."""
+
+    role: str
+    """`system`, `user`, `assistant` or `tool`."""
+    print: Fingerprint
+    """Fingerprint of the content."""
+    tool: str = ""
+    """For a tool result: name of the tool, where known."""
+    call_id: str = ""
+    """For a tool result: id of the tool call that it answers."""
+    error: bool = False
+    """For a tool result: the tool failed."""
+
+
+class Action(Record):
+    """One thing the model did: a tool call, or a text addressed to the user."""
+
+    tool: str = ""
+    """Name of the tool called; empty for a text."""
+    print: Fingerprint
+    """Fingerprint of the arguments, or of the text."""
+    call_id: str = ""
+    """Id of the tool call, as the provider gave it."""
+
+
+class Tokens(Record):
+    """Tokens by class."""
+
+    input: int = 0
+    """Input tokens, those read from and written to a cache included."""
+    output: int = 0
+    """Output tokens, reasoning included."""
+    cache_read: int = 0
+    """Part of `input` that was read from the provider's cache."""
+    cache_write: int = 0
+    """Part of `input` that was written to the provider's cache."""
+    reasoning: int = 0
+    """Part of `output` spent on reasoning."""
+
+
+class Call(Record):
+    """One finished model call or tool execution, normalised from whatever dialect its span spoke."""
+
+    v: int = SCHEMA_VERSION
+    """Schema version."""
+    kind: Kind = "llm"
+    """`llm` for a model call (the only kind that is billed), `tool` for a tool execution."""
+    trace_id: str
+    """Trace id, 32 lower-case hex digits."""
+    span_id: str
+    """Span id, 16 lower-case hex digits: the identity under which a call counts once."""
+    parent_span_id: str = ""
+    """Parent's span id, empty for a root."""
+    start_ns: int
+    """Start, nanoseconds since the Unix epoch."""
+    end_ns: int
+    """End, nanoseconds since the Unix epoch: the time that the core works with."""
+    session: str
+    """Session id; `trace:<trace id>` where the span and its ancestors name none."""
+    session_source: SessionSource = "explicit"
+    """Where the session id comes from."""
+    agent: str = ""
+    """Name of the agent."""
+    user: str = ""
+    """Id of the user on whose behalf the call was made."""
+    team: str = ""
+    """Team that pays for the call."""
+    operation: str = ""
+    """`gen_ai.operation.name`: chat, text_completion, embeddings, execute_tool, …"""
+    provider: str = ""
+    """Provider, lower case, under its OpenTelemetry name."""
+    model: str = ""
+    """Model that answered, else the one that was asked."""
+    tokens: Tokens = Tokens()
+    """Tokens by class; zeros where `usage_estimated` or the call failed."""
+    usage_estimated: bool = False
+    """No usage was reported; the tokens are an estimate from sizes."""
+    cost_nano_usd: int = Field(default=0, ge=0)
+    """Cost, nano-dollars (1e-9 USD)."""
+    cost_source: CostSource = "unknown"
+    """`reported` by the instrumentation, `computed` from prices, `fallback` price of an unknown model, or `unknown`."""
+    finish_reason: str = ""
+    """Normalised finish reason: stop, tool_calls, length, content_filter, …"""
+    error_type: str = ""
+    """`error.type` or the exception's type; empty for a success."""
+    error_class: ErrorClass = ""
+    """Whose failure it was: `provider` (429, 5xx, time-out), `client` (other 4xx), `tool`; empty for a success."""
+    ttft_ns: int = 0
+    """Time to first token, nanoseconds; 0 where unknown."""
+    content: ContentMode = "structure"
+    """What the fingerprints were made from: the `content`, `fingerprint` attributes, or neither (`structure`)."""
+    history: int = 0
+    """Number of input messages before the new ones, that is up to and including the last assistant message."""
+    input: Fingerprint | None = None
+    """Fingerprint of all new input messages together (see `spanfuse_schemas.fingerprint.input_print`)."""
+    messages: tuple[Message, ...] = ()
+    """The new input messages."""
+    prior: tuple[Action, ...] = ()
+    """What the last assistant message of the input did: the action that the new input answers."""
+    actions: tuple[Action, ...] = ()
+    """What this call did: its tool calls, else its text. For a tool execution, the execution."""
+    output: Fingerprint | None = None
+    """For a tool execution: its result."""
+
+
+class Reset(Record):
+    """An operator's order to close the breaker of a key and to forget what its detectors counted."""
+
+    key: str
+    """Key of the breaker, such as `session:checkout-42`."""
+    at_ns: int
+    """When it was ordered, nanoseconds since the Unix epoch."""
+    actor: str = ""
+    """Who ordered it."""
+
+
+class CallBatch(Record):
+    """One message of the topic `spanfuse.calls`: all that one incoming batch holds for one partition."""
+
+    v: int = SCHEMA_VERSION
+    """Schema version."""
+    calls: tuple[Call, ...] = ()
+    """The calls, in the order of their ends as far as the batch knows it."""
+    resets: tuple[Reset, ...] = ()
+    """Orders to reset, applied before the calls."""

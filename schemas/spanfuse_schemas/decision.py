@@ -1,0 +1,71 @@
+"""What a Guard obeys."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from spanfuse_schemas.call import Fingerprint
+from spanfuse_schemas.detection import Evidence
+from spanfuse_schemas.fingerprint import hamming
+from spanfuse_schemas.record import SCHEMA_VERSION, Record
+
+State = Literal["closed", "open", "half_open"]
+Scope = Literal["session", "trace", "agent", "user", "team", "global"]
+
+
+class LoopPrint(Record):
+    """Input of a call that belongs to a loop."""
+
+    canon: str
+    """Canonical hash of the new input, 16 hex digits."""
+    near: str = ""
+    """SimHash of the new input, 16 hex digits, where the loop was found by nearness."""
+
+
+class Decision(Record):
+    """The present state of the breaker of one key. The newest epoch of a key replaces all before it."""
+
+    v: int = SCHEMA_VERSION
+    """Schema version."""
+    key: str
+    """`session:<id>`, `trace:<id>`, `agent:<name>`, `user:<id>`, `team:<name>` or `global:*`."""
+    state: State
+    """State of the circuit breaker."""
+    action: Literal["allow", "nudge", "block"] = "allow"
+    """What a Guard does with the next call of that key."""
+    mode: Literal["observe", "enforce"] = "observe"
+    """`observe`: a Guard counts what it would have refused, and lets it pass."""
+    rule: str = ""
+    """The rule that decided."""
+    message: str = ""
+    """For people: what happened and what to do. For a nudge: the text to add to the conversation."""
+    evidence: Evidence = Evidence()
+    """The numbers behind the decision."""
+    issued_at_ns: int
+    """Event time of the decision, nanoseconds since the Unix epoch."""
+    expires_at_ns: int | None = None
+    """When an open breaker becomes half-open, nanoseconds since the Unix epoch; none: not by itself."""
+    epoch: int = 0
+    """Grows with every change of the key."""
+    scope_of_block: Literal["loop", "all"] = "all"
+    """`loop`: only calls whose new input is in `loop`, so that an agent which leaves the loop is let through."""
+    loop: tuple[LoopPrint, ...] = ()
+    """The inputs of the loop."""
+    max_distance: int = 0
+    """Largest Hamming distance of two SimHashes, bits, at which an input still belongs to the loop."""
+    conditional: bool = False
+    """The loop is not yet complete: only a call that is shown to repeat it is refused, never one of unknown input."""
+    signature: str = ""
+    """Optional HMAC over the other fields."""
+
+    def covers(self, new_input: Fingerprint | None) -> bool:
+        """Whether this block applies to a call with that new input (`None`: the caller did not show it)."""
+        if self.scope_of_block == "all":
+            return True
+        if new_input is None or not new_input.canon:
+            return not self.conditional
+        return any(
+            p.canon == new_input.canon
+            or (p.near and new_input.near and hamming(p.near, new_input.near) <= self.max_distance)
+            for p in self.loop
+        )

@@ -1,0 +1,192 @@
+"""What is detected, at which thresholds, and what then happens: one frozen record that operators write.
+
+Each rule has its own settings; each settings record has a `mode`. `overrides` change them for an agent, a tool or a team.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from spanfuse_schemas.detection import Mode
+from spanfuse_schemas.record import SCHEMA_VERSION, Record
+
+
+class Settings(BaseModel):
+    """Settings that people write: unknown keys are errors, so that a typing mistake never silently changes nothing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Rule(Settings):
+    """What every rule has."""
+
+    mode: Mode = "block"
+    """`off`; `shadow`: recorded, not carried out; `warn`: recorded; `nudge`: a text for the agent; `block`."""
+
+
+class Repeat(Rule):
+    """Settings of a rule that counts equal steps."""
+
+    count: int = Field(default=3, ge=2)
+    """Equal steps that are still let through; the next is refused. Default 3: a second try is normal, and of 1,514
+    successful sessions the peers' rules at 3 that look at results stop the fewest."""
+    exempt: bool = False
+    """Do not count at all (for a tool that waits or polls)."""
+    min_interval_s: float = Field(default=0, ge=0)
+    """A repeat this long after the one before, seconds, is waiting and not counted. Default 0: all are counted."""
+
+
+class RepeatAction(Rule):
+    """`repeat.action`: the same action again and again, with different observations: polling, paging."""
+
+    mode: Mode = "block"
+    """As for every rule; with `block`, `nudge_at` still only nudges."""
+    nudge_at: int = Field(default=10, ge=2)
+    """Run length at which the agent is nudged, steps."""
+    count: int = Field(default=30, ge=2)
+    """Run length at which it is blocked, steps."""
+    exempt: bool = False
+    """Do not count at all."""
+    min_interval_s: float = Field(default=0, ge=0)
+    """A repeat this long after the one before, seconds, is waiting and not counted."""
+
+
+class Near(Rule):
+    """`near.*`: the repeat rules on the canonical text and, where the text is long enough, on its SimHash."""
+
+    max_distance: int = Field(default=3, ge=0, le=16)
+    """Largest Hamming distance of two 64-bit SimHashes, bits. Default 3, as Loopers and Manku et al. (2007) use."""
+
+
+class Cycle(Rule):
+    """`cycle`: the last steps are full rounds of one period."""
+
+    rounds: int = Field(default=3, ge=2)
+    """Full rounds on (action, observation) that are still let through."""
+    action_rounds: int = Field(default=6, ge=2)
+    """Full rounds on the action alone, with observations that differ, at which the agent is nudged."""
+    max_period: int = Field(default=12, ge=2, le=12)
+    """Longest period looked for, steps."""
+
+
+class Velocity(Rule):
+    """`velocity`: model calls per minute against the session's own baseline."""
+
+    mode: Mode = "warn"
+    """Default `warn`: speed alone is no proof of a loop."""
+    factor: float = Field(default=5, gt=1)
+    """Multiple of the baseline (median of the closed minutes with calls) that fires."""
+    floor_per_min: int = Field(default=30, ge=1)
+    """Never fires below this, calls per minute."""
+    ceiling_per_min: int = Field(default=240, ge=1)
+    """Always fires above this, calls per minute, whatever the baseline."""
+
+
+class Errors(Rule):
+    """`errors`: provider failures (429, 5xx, time-outs) within a window."""
+
+    count: int = Field(default=5, ge=1)
+    """Failures within the window that open the breaker."""
+    window_s: float = Field(default=60, gt=0)
+    """The window, seconds."""
+
+
+class Limits(Rule):
+    """`limits.*`: absolute caps of one session. Each is off until set."""
+
+    max_steps: int | None = Field(default=None, ge=1)
+    """Model calls."""
+    max_tool_calls: dict[str, int] = Field(default_factory=dict)
+    """Executions of a tool, by its name; `*` for every tool not named."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Input and output tokens together."""
+    max_duration_s: float | None = Field(default=None, gt=0)
+    """Time from the start of the first call, seconds."""
+
+
+class SessionBudget(Rule):
+    """`budget.session`: money one session may spend."""
+
+    limit_usd: float | None = Field(default=None, gt=0)
+    """Limit, USD. Default none. A call is refused once the limit is reached, so that the call in flight may exceed it."""
+
+
+class Breaker(Settings):
+    """The circuit breaker of a key."""
+
+    cooldown_s: float = Field(default=300, gt=0)
+    """How long it stays open before a probe, seconds."""
+    max_cooldown_s: float = Field(default=3600, gt=0)
+    """Upper bound of the cooldown, which doubles whenever a probe fails, seconds."""
+
+
+class Rules(Settings):
+    """The settings of all rules."""
+
+    repeat_no_progress: Repeat = Field(default=Repeat(), alias="repeat.no_progress")
+    """Same action and same observation, within the window of steps."""
+    repeat_error: Repeat = Field(default=Repeat(), alias="repeat.error")
+    """Same action in a row, each time an error of the tool."""
+    repeat_prompt: Repeat = Field(default=Repeat(), alias="repeat.prompt")
+    """Same new input in a row while the history does not grow: the agent starts over."""
+    repeat_action: RepeatAction = Field(default=RepeatAction(), alias="repeat.action")
+    """Same action in a row, with different observations."""
+    near: Near = Near()
+    """The first three on canonical text and SimHash; counts as theirs."""
+    cycle: Cycle = Cycle()
+    """Rounds of period 2 to 12."""
+    velocity: Velocity = Velocity()
+    """Model calls per minute."""
+    errors: Errors = Errors()
+    """Provider failures."""
+    limits: Limits = Limits()
+    """Absolute caps."""
+    budget_session: SessionBudget = Field(default=SessionBudget(), alias="budget.session")
+    """Money per session."""
+    breaker: Breaker = Breaker()
+    """Cooldown and probes."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, validate_by_alias=True, serialize_by_alias=True
+    )
+
+
+RULE_NAMES: Final = tuple((f.alias or name) for name, f in Rules.model_fields.items())
+"""Keys of `Policy.rules`, in order."""
+
+
+class Override(Settings):
+    """Settings for some calls only. All of `agent`, `tool` and `team` that are given must match; later ones win."""
+
+    agent: str | None = None
+    """Agent's name; `*` and `?` as in a shell."""
+    tool: str | None = None
+    """Tool's name; `*` and `?` as in a shell. Only `repeat.*` and `near` know the tool."""
+    team: str | None = None
+    """Team's name; `*` and `?` as in a shell."""
+    rules: dict[str, dict[str, Any]]
+    """Rule → the settings that differ."""
+
+    @model_validator(mode="after")
+    def _checked(self) -> Override:
+        """Fail now, not when the first call matches."""
+        Rules.model_validate(self.rules)
+        return self
+
+
+class Policy(Record):
+    """Everything the core is told."""
+
+    v: int = SCHEMA_VERSION
+    """Schema version."""
+    mode: Literal["observe", "enforce"] = "observe"
+    """`observe`: everything is decided and shown, nothing is enforced."""
+    rules: Rules = Rules()
+    """The rules."""
+    overrides: tuple[Override, ...] = ()
+    """Exceptions, applied in order."""
+    idle_timeout_s: float = Field(default=24 * 3600, gt=0)
+    """A session without a call for this long is forgotten, seconds. Default a day: timers that wake an idle agent every
+    half hour must find their session."""
