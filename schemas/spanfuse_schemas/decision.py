@@ -6,7 +6,7 @@ from typing import Literal
 
 from spanfuse_schemas.call import Fingerprint
 from spanfuse_schemas.detection import Evidence
-from spanfuse_schemas.fingerprint import hamming
+from spanfuse_schemas.fingerprint import alike
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
 State = Literal["closed", "open", "half_open"]
@@ -14,12 +14,16 @@ Scope = Literal["session", "trace", "agent", "user", "team", "global"]
 
 
 class LoopPrint(Record):
-    """Input of a call that belongs to a loop."""
+    """What the next call of a loop looks like before it is made."""
 
     canon: str
-    """Canonical hash of the new input, 16 hex digits."""
+    """Canonical hash of its new input, 16 hex digits."""
     near: str = ""
-    """SimHash of the new input, 16 hex digits, where the loop was found by nearness."""
+    """SimHash of its new input, 16 hex digits, where the loop was found by nearness."""
+    size: int = 0
+    """Length of its new input, characters; only with `near`: a text that grows is no repetition."""
+    action: str = ""
+    """Canonical hash of the action that its new input answers, 16 hex digits. Empty: the agent started over."""
 
 
 class Decision(Record):
@@ -58,14 +62,20 @@ class Decision(Record):
     signature: str = ""
     """Optional HMAC over the other fields."""
 
-    def covers(self, new_input: Fingerprint | None) -> bool:
-        """Whether this block applies to a call with that new input (`None`: the caller did not show it)."""
+    def covers(self, new_input: Fingerprint | None, prior: Fingerprint | None = None) -> bool:
+        """Whether this block applies to a call.
+
+        Args:
+            new_input: fingerprint of the call's new input; `None`: the caller does not show it.
+            prior: fingerprint of the action that this input answers; `None`: there is none.
+        """
         if self.scope_of_block == "all":
             return True
         if new_input is None or not new_input.canon:
             return not self.conditional
+        before = prior.canon if prior else ""
         return any(
-            p.canon == new_input.canon
-            or (p.near and new_input.near and hamming(p.near, new_input.near) <= self.max_distance)
+            p.canon == new_input.canon and (not p.action or p.action == before)
+            or (bool(p.near) and alike(p.near, p.size, new_input.near, new_input.size, self.max_distance))
             for p in self.loop
         )

@@ -182,6 +182,14 @@ def hamming(a: str, b: str) -> int:
     return (int(a, 16) ^ int(b, 16)).bit_count()
 
 
+def alike(a: str, a_size: int, b: str, b_size: int, max_distance: int) -> bool:
+    """Whether two texts are near: SimHashes within `max_distance` bits, and lengths within half a percent (8 characters
+    at least), since a history that grows by a turn is near in bits and yet no repetition."""
+    if not a or not b or abs(a_size - b_size) > max(8, a_size // 200):
+        return False
+    return hamming(a, b) <= max_distance
+
+
 def fingerprint(value: Any, *, truncated: bool = False) -> Fingerprint:
     """Fingerprint of a text or of a JSON-like value.
 
