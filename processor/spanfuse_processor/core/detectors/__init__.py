@@ -1,1 +1,41 @@
-"""The rules, one module each."""
+"""The rules, one module each, all of one shape: `detect(session, turn, book) -> Finding | None`.
+
+A detector reads the session, which `turn.fold` has brought up to date, and the settings; it keeps what it needs in the
+session and never looks at another detector. The table below is their order: where several fire on one call, all are
+recorded, and the first of the strongest decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from spanfuse_processor.core.detectors import (
+    budget_session,
+    cycle,
+    errors,
+    limits,
+    repeat_action,
+    repeat_error,
+    repeat_no_progress,
+    repeat_prompt,
+    velocity,
+)
+from spanfuse_processor.core.finding import Finding
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.turn import Turn
+
+Detector = Callable[[SessionState, Turn, RuleBook], Finding | None]
+
+DETECTORS: Final[tuple[Detector, ...]] = (
+    budget_session.detect,
+    limits.detect,
+    errors.detect,
+    repeat_prompt.detect,
+    repeat_no_progress.detect,
+    repeat_error.detect,
+    cycle.detect,
+    repeat_action.detect,
+    velocity.detect,
+)

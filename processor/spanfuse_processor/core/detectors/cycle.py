@@ -1,0 +1,96 @@
+"""cycle: the last steps are full rounds of one period (2 to 12).
+
+Each period's run length is kept as steps arrive, so a call costs the same whatever the length of the session. On
+(action, observation) three rounds are a loop; on actions alone, with observations that differ, six are worth a nudge.
+As in repeat.no_progress, a cycle that the next observation would complete is foreseen.
+"""
+
+from __future__ import annotations
+
+from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.steps import Step, Steps
+from spanfuse_processor.core.turn import Turn
+from spanfuse_schemas.policy import Cycle
+
+
+def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+    """Look for the shortest period with enough rounds."""
+    steps, call = session.steps, turn.call
+    if turn.step is None and not turn.pending:
+        return None
+    rule = book.of(call.agent, call.team).cycle
+    if rule.mode == "off" or len(steps.ring) < 3:
+        return None
+    for period in range(2, rule.max_period + 1):
+        done = steps.runs[period]
+        needed = (rule.rounds - 1) * period
+        if turn.step is not None and done >= needed and steps.distinct(period):
+            return _finding(session, turn, rule, period, foreseen=False)
+        if done == needed - 1 and turn.pending and _completes(steps, turn, period):
+            return _finding(session, turn, rule, period, foreseen=True)
+    return _on_actions(session, turn, rule) if turn.step is not None else None
+
+
+def _completes(steps: Steps, turn: Turn, period: int) -> bool:
+    """Whether the action under way is the next one of the cycle."""
+    if len(steps.ring) < period or not steps.distinct(period):
+        return False
+    expected = steps.ring[-period]
+    return expected.kind == "turn" and expected.action == turn.pending
+
+
+def _finding(session: SessionState, turn: Turn, rule: Cycle, period: int, *, foreseen: bool) -> Finding:
+    ring = session.steps.ring
+    round_ = list(ring)[-period:]
+    first = ring[-min(len(ring), rule.rounds * period - foreseen)]
+    return Finding(
+        rule="cycle",
+        mode=rule.mode,
+        action=action_of(rule.mode),
+        message=f"The same {period} steps{_tools(round_)} went round {rule.rounds} times with the same results. Leave the "
+        "cycle: take another step, or finish with what is known.",
+        evidence=evidence(
+            session,
+            turn.call,
+            (first.span_id, first.end_ns, first.spent),
+            count=rule.rounds,
+            threshold=rule.rounds,
+            unit="rounds",
+            period=period,
+        ),
+        loop=tuple({print_of(s): None for s in round_}),
+        scope="all" if any(s.kind == "tool" for s in round_) else "loop",
+        conditional=foreseen,
+    )
+
+
+def _on_actions(session: SessionState, turn: Turn, rule: Cycle) -> Finding | None:
+    runs, ring = session.steps.action_runs, session.steps.ring
+    for period in range(2, rule.max_period + 1):
+        needed = (rule.action_rounds - 1) * period
+        if runs[period] >= needed and len({s.action for s in list(ring)[-period:]}) > 1:
+            first = ring[-min(len(ring), rule.action_rounds * period)]
+            return Finding(
+                rule="cycle",
+                mode=rule.mode,
+                action="warn" if rule.mode == "warn" else "nudge",
+                message=f"The same {period} actions{_tools(list(ring)[-period:])} went round {rule.action_rounds} times, with "
+                "results that differ. Check that this still leads anywhere.",
+                evidence=evidence(
+                    session,
+                    turn.call,
+                    (first.span_id, first.end_ns, first.spent),
+                    count=rule.action_rounds,
+                    threshold=rule.action_rounds,
+                    unit="rounds",
+                    period=period,
+                ),
+            )
+    return None
+
+
+def _tools(steps: list[Step]) -> str:
+    names = list(dict.fromkeys(s.tool for s in steps if s.tool))
+    return f" ({', '.join(names)})" if names else ""

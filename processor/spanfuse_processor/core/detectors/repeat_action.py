@@ -1,0 +1,59 @@
+"""repeat.action: the same action in a row with observations that differ, as in polling and paging.
+
+Something comes back each time, so it may well be progress: the agent is nudged first, and blocked only much later.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.steps import Step
+from spanfuse_processor.core.turn import Turn, hexed
+from spanfuse_schemas import LoopPrint
+
+
+def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+    """Count the steps at the end that share this one's action."""
+    step, call = turn.step, turn.call
+    if step is None or step.kind == "prompt" or not step.action:
+        return None
+    rule = book.of(call.agent, call.team, step.tool).repeat_action
+    if rule.mode == "off" or rule.exempt:
+        return None
+    actions = session.steps.actions
+    if len(actions) < rule.nudge_at or actions[-rule.nudge_at] != step.action:
+        return None  # cheap way out of nearly every call
+    run = _run(session, rule.min_interval_s)
+    if len(run) < rule.nudge_at:
+        return None
+    block = len(run) >= rule.count and rule.mode in ("block", "shadow")
+    what = f"`{step.tool}` was called" if step.tool else "The same action was taken"
+    return Finding(
+        rule="repeat.action",
+        mode=rule.mode,
+        action="block" if block else "warn" if action_of(rule.mode) == "warn" else "nudge",
+        message=f"{what} {len(run)} times in a row with the same arguments, each time with another result. If you are "
+        "waiting, wait longer between calls; if not, use what came back.",
+        evidence=evidence(
+            session,
+            call,
+            (run[0].span_id, run[0].end_ns, run[0].spent),
+            count=len(run),
+            threshold=rule.count if block else rule.nudge_at,
+            unit="repeats",
+            tool=step.tool,
+        ),
+        loop=(LoopPrint(action=hexed(step.action)),),
+        scope="loop" if step.kind == "turn" else "all",
+    )
+
+
+def _run(session: SessionState, min_interval_s: float) -> list[Step]:
+    """The steps at the end with one action, without those that waited long enough after the one before."""
+    ring = list(session.steps.ring)[-session.steps.run() :]
+    if not min_interval_s:
+        return ring
+    return ring[:1] + [b for a, b in pairwise(ring) if b.end_ns - a.end_ns < min_interval_s * 1e9]

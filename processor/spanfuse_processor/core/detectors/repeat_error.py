@@ -1,0 +1,48 @@
+"""repeat.error, near.error: the same action in a row, each time a failure of the tool, whatever it said.
+
+Only in a row: a test that fails between edits is work. Failures of the provider are no steps at all; see `errors`.
+"""
+
+from __future__ import annotations
+
+from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.turn import Turn, hexed
+from spanfuse_schemas import LoopPrint
+
+
+def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+    """Count the failures of this action at the end of the steps."""
+    step, call = turn.step, turn.call
+    if step is None or not step.error or not step.action:
+        return None
+    rules = book.of(call.agent, call.team, step.tool)
+    rule = rules.repeat_error
+    count = session.steps.run(errors=True)
+    if rule.exempt or count < rule.count:
+        return None
+    run = list(session.steps.ring)[-count:]
+    exact = len({s.action_exact for s in run}) == 1
+    mode = rule.mode if exact else rules.near.mode
+    if mode == "off":
+        return None
+    what = f"`{step.tool}`" if step.tool else "The same action"
+    how = "the same" if exact else "nearly the same"
+    return Finding(
+        rule="repeat.error" if exact else "near.error",
+        mode=mode,
+        action=action_of(mode),
+        message=f"{what} failed {count} times in a row with {how} arguments. Read the error, then try something else.",
+        evidence=evidence(
+            session,
+            call,
+            (run[0].span_id, run[0].end_ns, run[0].spent),
+            count=count,
+            threshold=rule.count,
+            unit="repeats",
+            tool=step.tool,
+        ),
+        loop=(LoopPrint(action=hexed(step.action)),),
+        scope="loop" if step.kind == "turn" else "all",
+    )

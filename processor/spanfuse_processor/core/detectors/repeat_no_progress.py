@@ -1,0 +1,99 @@
+"""repeat.no_progress, near.no_progress: the same action brought the same observation, again.
+
+Equal steps count wherever they lie in the window, so that a failing test re-run between peeks is seen; while a cycle is
+growing, the cycle rule speaks. When the model has just asked for the action once more and only the observation is
+missing, the finding is conditional: a Guard refuses the next call if it brings that same observation.
+"""
+
+from __future__ import annotations
+
+from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.steps import Step
+from spanfuse_processor.core.turn import Turn, alike_actions
+from spanfuse_schemas import Rules
+from spanfuse_schemas.detection import Mode
+from spanfuse_schemas.policy import Repeat
+
+
+def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+    """Count the step among those of the window; else foresee the one that is under way."""
+    step, call = turn.step, turn.call
+    if step is not None and step.canon and step.kind != "prompt":
+        rules = book.of(call.agent, call.team, step.tool)
+        found = _judge(session, turn, step, rules, 0)
+        if found:
+            return found
+    if turn.pending:
+        last = next((s for s in reversed(session.steps.ring) if s.action == turn.pending), None)
+        if last and last.kind == "turn" and last.canon:
+            return _judge(session, turn, last, book.of(call.agent, call.team, last.tool), 1)
+    return None
+
+
+def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen: int) -> Finding | None:
+    rule = rules.repeat_no_progress
+    if rule.exempt or (rule.mode == "off" and rules.near.mode == "off"):
+        return None
+    near = rules.near.max_distance if rules.near.mode != "off" and step.near else -1
+    if near < 0 and session.steps.count(step.canon) + foreseen < rule.count:
+        return None
+    equal = [s for s in session.steps.ring if s.canon == step.canon or alike_actions(s, step, near)]
+    if rule.min_interval_s:
+        equal = _close_together(equal, rule)
+    exact = sum(s.exact == step.exact for s in equal) + foreseen >= rule.count
+    mode = rule.mode if exact else rules.near.mode
+    if mode == "off" or len(equal) + foreseen < rule.count:
+        return None
+    if rules.cycle.mode == "block" and session.steps.cycling():
+        return None
+    return _finding(session, turn, step, equal, rule.count, exact, foreseen, mode)
+
+
+def _close_together(steps: list[Step], rule: Repeat) -> list[Step]:
+    """The steps at the end of which each came sooner after the one before than the minimum interval."""
+    kept = steps[-1:]
+    for step in reversed(steps[:-1]):
+        if kept[-1].end_ns - step.end_ns >= rule.min_interval_s * 1e9:
+            break
+        kept.append(step)
+    return kept[::-1]
+
+
+def _finding(
+    session: SessionState,
+    turn: Turn,
+    step: Step,
+    equal: list[Step],
+    threshold: int,
+    exact: bool,
+    foreseen: int,
+    mode: Mode,
+) -> Finding:
+    count = len(equal) + foreseen
+    what = f"`{step.tool}` was called" if step.tool else "The same action was taken"
+    how = "the same" if exact else "nearly the same"
+    message = (
+        f"{what} {count} times with {how} arguments and {how} result. Nothing new can come of it: change the approach, "
+        "or finish with what is known."
+    )
+    first = equal[0]
+    return Finding(
+        rule="repeat.no_progress" if exact else "near.no_progress",
+        mode=mode,
+        action=action_of(mode),
+        message=message,
+        evidence=evidence(
+            session,
+            turn.call,
+            (first.span_id, first.end_ns, first.spent),
+            count=count,
+            threshold=threshold,
+            unit="repeats",
+            tool=step.tool,
+        ),
+        loop=tuple({print_of(s): None for s in equal}),
+        scope="loop" if step.kind == "turn" else "all",
+        conditional=bool(foreseen),
+    )

@@ -1,0 +1,179 @@
+"""The one entry to the core: calls in, what they led to out.
+
+For each call: is it new (`seen`), what does it mean (`turn.fold`), which rules fire (`detectors`), and what does that
+change about the session's breaker (`breaker.judge`). Nothing here knows a clock, a broker or a file: time comes with the
+call, and the host brings the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from spanfuse_processor.core import breaker
+from spanfuse_processor.core.budget import Ledger
+from spanfuse_processor.core.detectors import DETECTORS
+from spanfuse_processor.core.finding import Finding
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import MAX_TOOLS, OTHER, SessionState
+from spanfuse_processor.core.turn import Turn, fold
+from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a batch led to."""
+
+    detections: list[Detection] = field(default_factory=list)
+    decisions: list[Decision] = field(default_factory=list)
+    charges: list[Charge] = field(default_factory=list)
+    counted: int = 0
+    """Calls that counted."""
+    duplicates: int = 0
+    """Calls whose span the session had counted before."""
+    late: int = 0
+    """Calls that ended before all that the session remembers: duplicates, or too late to tell."""
+    redelivered: int = 0
+    """Calls that the host had applied to their session before."""
+    touched: dict[str, SessionState] = field(default_factory=dict)
+    """The sessions whose state changed."""
+
+
+class Pipeline:
+    """The core under one policy."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    @property
+    def policy(self) -> Policy:
+        """The policy; assign another to reload the rules."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: Policy) -> None:
+        self._policy = policy
+        self._book = RuleBook(policy)
+
+    def process(
+        self, batch: CallBatch, load: Callable[[str], SessionState | None], *, source: str, offset: int
+    ) -> Outcome:
+        """Apply a batch: its resets, then its calls in order.
+
+        Args:
+            load: gives the live state of a session, a new one included; none if the batch was applied to it before.
+            source: where the batch came from, such as `spanfuse.calls-3`.
+            offset: its position there; with `source` the identity of the charges.
+        """
+        out, ledger = Outcome(), Ledger()
+        states: dict[str, SessionState | None] = {}
+        for reset in batch.resets:
+            kind, _, name = reset.key.partition(":")
+            state = _loaded(states, name, load) if kind == "session" else None
+            if state is not None:
+                out.touched[name] = state
+                out.decisions.append(self.reset(state, reset.at_ns, reset.actor))
+        for call in batch.calls:
+            state = _loaded(states, call.session, load)
+            if state is None:
+                out.redelivered += 1
+            elif self._apply(state, call, out):
+                out.touched[call.session] = state
+                if call.kind == "llm":
+                    ledger.add(call)
+        out.charges = ledger.charges(source, offset)
+        return out
+
+    def step(self, session: SessionState, call: Call) -> Outcome:
+        """Apply one call to its session."""
+        return self.process(CallBatch.model_construct(calls=(call,), resets=()), lambda _: session, source="", offset=0)
+
+    def reset(self, session: SessionState, at_ns: int, actor: str = "") -> Decision:
+        """Close a session's breaker and forget what its detectors, limits and budget have counted."""
+        message = f"Reset by {actor}." if actor else "Reset by an operator."
+        decision = breaker.close(session, at_ns, message, self._policy.mode)
+        session.forget()
+        return decision
+
+    def _apply(self, session: SessionState, call: Call, out: Outcome) -> bool:
+        status = session.seen.add(int(call.span_id, 16), call.end_ns)
+        if status != "new":
+            if status == "late":
+                out.late += 1
+            else:
+                out.duplicates += 1
+            return False
+        out.counted += 1
+        _count(session, call)
+        rules = self._book.of(call.agent, call.team)
+        turn = fold(session, call, rules.near.max_distance if rules.near.mode != "off" else -1)
+        findings = [found for detect in DETECTORS if (found := detect(session, turn, self._book)) is not None]
+        if findings:
+            self._tell(session, turn, findings, rules.breaker.cooldown_s, out)
+        if findings or session.decision is not None:
+            decision = breaker.judge(session, turn, findings, rules.breaker, self._policy.mode)
+            if decision is not None:
+                out.decisions.append(decision)
+        return True
+
+    @staticmethod
+    def _tell(session: SessionState, turn: Turn, findings: list[Finding], quiet_s: float, out: Outcome) -> None:
+        """Make detections of findings, each told once until it has been silent for a cooldown."""
+        call = turn.call
+        for found in findings:
+            key = f"{found.rule}:{found.action}{'?' if found.conditional else ''}"
+            last = session.fired.get(key)
+            session.fired[key] = call.end_ns
+            if last is None or call.end_ns - last > quiet_s * 1e9:
+                out.detections.append(_detection(session, call, found))
+
+
+def _loaded(
+    states: dict[str, SessionState | None], key: str, load: Callable[[str], SessionState | None]
+) -> SessionState | None:
+    """The state for this batch; a session that a batch has begun to change stays the same object to its end."""
+    if key not in states:
+        states[key] = load(key)
+    return states[key]
+
+
+def _count(session: SessionState, call: Call) -> None:
+    if not session.first_ns or call.start_ns < session.first_ns:
+        session.first_ns = call.start_ns
+    if call.end_ns > session.last_ns:
+        session.last_ns = call.end_ns
+    if call.kind == "tool":
+        session.tools += 1
+        for action in call.actions:
+            _bump(session.tool_spans, action.tool)
+        return
+    session.calls += 1
+    session.tokens += call.tokens.input + call.tokens.output
+    session.cost_nano_usd += call.cost_nano_usd
+    for action in call.actions:
+        if action.tool:
+            _bump(session.tool_actions, action.tool)
+
+
+def _bump(counts: dict[str, int], tool: str) -> None:
+    name = tool if tool in counts or len(counts) < MAX_TOOLS else OTHER
+    counts[name] = counts.get(name, 0) + 1
+
+
+def _detection(session: SessionState, call: Call, found: Finding) -> Detection:
+    return Detection(
+        id=f"{call.span_id}-{found.rule}-{found.action}{'-foreseen' if found.conditional else ''}",
+        rule=found.rule,
+        action=found.action,
+        mode=found.mode,
+        session=session.key,
+        agent=call.agent,
+        user=call.user,
+        team=call.team,
+        model=call.model,
+        call=max(0, session.calls - 1),
+        at_ns=call.end_ns,
+        message=found.message,
+        evidence=found.evidence,
+        conditional=found.conditional,
+    )

@@ -1,0 +1,170 @@
+"""Everything that is remembered of one session: bounded, versioned, serialisable."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgpack
+
+from spanfuse_processor.core.seen import SeenSpans
+from spanfuse_processor.core.steps import Steps
+from spanfuse_processor.errors import StateError
+from spanfuse_schemas import Decision
+
+STATE_VERSION: Final = 1
+MAX_LANES: Final = 8
+MAX_TOOLS: Final = 32
+MAX_ERRORS: Final = 64
+MAX_BASELINE: Final = 10
+OTHER: Final = "*"
+
+
+class PromptRun:
+    """A lane's run of equal prompts: the same new input while the history does not grow."""
+
+    __slots__ = (
+        "canon", "count", "end_ns", "exact", "exact_count", "history", "near", "novel", "novel_before", "since_ns",
+        "size", "span_id", "spent",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.exact = self.canon = self.near = self.size = 0
+        """Of the last new input: hashes, and its length in characters."""
+        self.history = 0
+        """Messages before it."""
+        self.count = self.exact_count = 0
+        """Prompts in the run; those at its end that are equal to the letter."""
+        self.span_id = self.since_ns = self.spent = 0
+        """Where the run began: span, time, and money the session had spent before."""
+        self.end_ns = 0
+        """End of the last prompt."""
+        self.novel = 0
+        """Observations of this lane so far that were new: evidence of progress, which ends a run."""
+        self.novel_before = 0
+        """`novel` when the last prompt was seen."""
+
+
+class Velocity:
+    """Model calls by minute of event time."""
+
+    __slots__ = ("baseline", "current", "minute", "parent", "previous", "until_ns")
+
+    def __init__(self) -> None:
+        self.minute = 0
+        self.current = self.previous = 0
+        self.baseline: list[int] = []
+        """Calls in the last closed minutes that had any."""
+        self.parent = 0
+        self.until_ns = 0
+        """End of the last call counted, to tell parallel siblings."""
+
+
+def _dump(record: Any) -> list[Any]:
+    return [getattr(record, name) for name in record.__slots__]
+
+
+def _load(record: Any, values: list[Any]) -> Any:
+    for name, value in zip(record.__slots__, values, strict=True):
+        setattr(record, name, value)
+    return record
+
+
+class SessionState:
+    """What the rules remember of a session. Hashes are 64-bit integers, money is nano-dollars, times are nanoseconds."""
+
+    __slots__ = (
+        "calls",
+        "cooldown_s",
+        "cost_nano_usd",
+        "decision",
+        "epoch",
+        "errors",
+        "fired",
+        "first_ns",
+        "key",
+        "lanes",
+        "last_ns",
+        "open_tools",
+        "seen",
+        "steps",
+        "tokens",
+        "tool_actions",
+        "tool_spans",
+        "tools",
+        "velocity",
+    )  # fmt: skip
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.calls = 0
+        """Model calls counted."""
+        self.tools = 0
+        """Tool spans counted."""
+        self.tokens = 0
+        self.cost_nano_usd = 0
+        self.first_ns = 0
+        self.last_ns = 0
+        self.seen = SeenSpans()
+        self.steps = Steps()
+        self.lanes: dict[str, PromptRun] = {}
+        """Per agent of the session, so that agents which take turns do not break one another's runs."""
+        self.open_tools: list[str] = []
+        """Tools whose spans were counted as steps and which the next model call will restate."""
+        self.tool_actions: dict[str, int] = {}
+        """Tool calls issued by model calls, by tool."""
+        self.tool_spans: dict[str, int] = {}
+        """Tool executions seen as spans, by tool."""
+        self.errors: list[int] = []
+        """Ends of the last provider failures."""
+        self.velocity = Velocity()
+        self.fired: dict[str, int] = {}
+        """When each rule and action last fired: a detection is told once, not once a call."""
+        self.decision: Decision | None = None
+        """What the breaker holds against the session; none when closed."""
+        self.cooldown_s = 0.0
+        """Present cooldown of the breaker, seconds; 0 before the first trip."""
+        self.epoch = 0
+
+    def forget(self) -> None:
+        """Start afresh, but for the spans already counted and the epoch."""
+        kept = self.seen, self.epoch
+        self.__init__(self.key)  # type: ignore[misc]
+        self.seen, self.epoch = kept
+
+    def snapshot(self) -> bytes:
+        """The state as versioned msgpack."""
+        record = [
+            STATE_VERSION, self.key, self.calls, self.tools, self.tokens, self.cost_nano_usd, self.first_ns, self.last_ns,
+            self.seen.snapshot(), self.steps.snapshot(), {name: _dump(lane) for name, lane in self.lanes.items()},
+            self.open_tools, self.tool_actions, self.tool_spans,
+            self.errors, _dump(self.velocity), self.fired, self.decision.to_json() if self.decision else b"",
+            self.cooldown_s, self.epoch,
+        ]  # fmt: skip
+        return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
+
+    @classmethod
+    def restore(cls, data: bytes) -> SessionState:
+        """The inverse of `snapshot`.
+
+        Raises:
+            StateError: if the bytes are no snapshot, or one of another version.
+        """
+        try:
+            version, key, *fields = msgpack.unpackb(
+                data, raw=False, unicode_errors="surrogatepass", strict_map_key=False
+            )
+        except Exception as error:
+            raise StateError(f"not a session snapshot: {error}") from error
+        if version != STATE_VERSION:
+            raise StateError(f"session snapshot of version {version}; this build reads {STATE_VERSION}")
+        state = cls(key)
+        (
+            state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
+            seen, steps, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity, state.fired, decision, state.cooldown_s, state.epoch,
+        ) = fields  # fmt: skip
+        state.seen = SeenSpans.restore(seen)
+        state.steps = Steps.restore(steps)
+        state.lanes = {name: _load(PromptRun(), values) for name, values in lanes.items()}
+        _load(state.velocity, velocity)
+        state.decision = Decision.from_json(decision) if decision else None
+        return state

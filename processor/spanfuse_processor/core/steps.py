@@ -1,0 +1,163 @@
+"""The step model: an action and the observation that came back, told apart from an agent that starts over.
+
+A model call carries both: what the last assistant message of its input did (`Call.prior`), and the input that is new
+since then (`Call.input`). So a step is known from one record, whatever was lost, reordered or interleaved before it. A tool
+span is a step of its own, known before the next model call; when that call then restates it, it counts once.
+
+A call without a history is a prompt: its step is the prompt itself, since nothing came before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import deque
+from itertools import takewhile
+from typing import Any, Final, Literal, NamedTuple
+
+RING: Final = 40
+"""Steps remembered: the window of the repeat rules, which holds three rounds of the longest period."""
+MAX_PERIOD: Final = 12
+"""Longest cycle."""
+
+
+class Step(NamedTuple):
+    """One step. Hashes are 64-bit integers; 0 stands for an unknown identity."""
+
+    kind: Literal["prompt", "turn", "tool"]
+    """`prompt`: the agent starts over; `turn`: seen from a model call; `tool`: seen from a tool span."""
+    exact: int
+    """Hash of (action, observation), raw."""
+    canon: int
+    """Hash of (action, observation), canonical."""
+    action_exact: int
+    """Raw hash of the action."""
+    action: int
+    """Canonical hash of the action; of the prompt for a prompt."""
+    observation: int
+    """Canonical hash of the observation: the new input by which a Guard recognises the next call of a loop."""
+    near: int
+    """SimHash of the action's text, 0 where it is short."""
+    near_size: int
+    """Length of that text, characters."""
+    tool: str
+    """Tool of the action, where it is a single one."""
+    error: bool
+    """The tool failed."""
+    span_id: int
+    """Span that told of it."""
+    parent: int
+    """Its parent."""
+    end_ns: int
+    """End of that span."""
+    spent: int
+    """Money the session had spent before it, nano-dollars."""
+
+
+def mix(*parts: int) -> int:
+    """64-bit hash of some 64-bit hashes, order included; 0 where one of them is unknown."""
+    if not all(parts):
+        return 0
+    data = b"".join(p.to_bytes(8, "big") for p in parts)
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
+
+
+class Steps:
+    """The last steps, and for each period how long the sequence has been repeating itself."""
+
+    __slots__ = ("action_runs", "actions", "canons", "ring", "runs", "unknown")
+
+    def __init__(self) -> None:
+        self.ring: deque[Step] = deque(maxlen=RING)
+        self.canons: deque[int] = deque(maxlen=RING)
+        """Canonical symbols; an unknown identity gets a symbol of its own, so that it equals nothing."""
+        self.actions: deque[int] = deque(maxlen=RING)
+        self.runs = [0] * (MAX_PERIOD + 1)
+        """runs[p]: how many of the last steps in a row equal the step p before them."""
+        self.action_runs = [0] * (MAX_PERIOD + 1)
+        """The same on actions alone."""
+        self.unknown = 0
+
+    def append(self, step: Step) -> None:
+        """Take the next step; fixed work."""
+        self.ring.append(step)
+        self._extend(self.canons, self.runs, self._symbol(step.canon))
+        self._extend(self.actions, self.action_runs, self._symbol(step.action))
+
+    @property
+    def last(self) -> Step | None:
+        """The newest step."""
+        return self.ring[-1] if self.ring else None
+
+    def drop_last(self) -> None:
+        """Take the newest step back, since it turns out to be part of a larger one."""
+        self.ring.pop()
+        for symbols, runs in ((self.canons, self.runs), (self.actions, self.action_runs)):
+            symbols.pop()
+            kept = list(symbols)
+            for period in range(1, MAX_PERIOD + 1):
+                pairs = zip(reversed(kept), reversed(kept[:-period]), strict=False)
+                runs[period] = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+    def _symbol(self, value: int) -> int:
+        if value:
+            return value
+        self.unknown += 1
+        return -self.unknown
+
+    @staticmethod
+    def _extend(symbols: deque[int], runs: list[int], symbol: int) -> None:
+        symbols.append(symbol)
+        last = len(symbols) - 1
+        for period in range(1, MAX_PERIOD + 1):
+            if period > last:
+                break
+            if symbols[last - period] == symbol:
+                runs[period] += 1
+            else:
+                runs[period] = 0
+
+    def count(self, symbol: int) -> int:
+        """Steps with that canonical symbol among those remembered."""
+        return self.canons.count(symbol)
+
+    def run(self, *, errors: bool = False) -> int:
+        """How many of the last steps in a row have the action of the last one (and are, each, a failure of the tool)."""
+        last = self.ring[-1]
+        same = takewhile(lambda s: s.action == last.action and (s.error or not errors), reversed(self.ring))
+        return sum(1 for _ in same) if last.action else 1
+
+    def distinct(self, period: int) -> bool:
+        """Whether the last `period` steps are more than one step repeated."""
+        canons = self.canons
+        first = canons[-1]
+        return any(canons[-i] != first for i in range(2, period + 1))
+
+    def cycling(self) -> bool:
+        """Whether a cycle is growing: at least two full rounds of some period."""
+        runs = self.runs
+        return any(runs[p] >= p and self.distinct(p) for p in range(2, MAX_PERIOD + 1))
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.__init__()  # type: ignore[misc]
+
+    def snapshot(self) -> list[Any]:
+        """The ring; the runs; the number of unknown symbols."""
+        return [
+            [tuple(s) for s in self.ring],
+            list(self.canons),
+            list(self.actions),
+            self.runs,
+            self.action_runs,
+            self.unknown,
+        ]
+
+    @classmethod
+    def restore(cls, data: list[Any]) -> Steps:
+        """The inverse of `snapshot`."""
+        steps = cls()
+        steps.ring.extend(Step(*s) for s in data[0])
+        steps.canons.extend(data[1])
+        steps.actions.extend(data[2])
+        steps.runs, steps.action_runs, steps.unknown = list(data[3]), list(data[4]), data[5]
+        return steps
