@@ -16,8 +16,8 @@ Scope = Literal["session", "trace", "agent", "user", "team", "global"]
 class LoopPrint(Record):
     """What the next call of a loop looks like before it is made."""
 
-    canon: str
-    """Canonical hash of its new input, 16 hex digits."""
+    canon: str = ""
+    """Canonical hash of its new input, 16 hex digits. Empty: whatever the action brings."""
     near: str = ""
     """SimHash of its new input, 16 hex digits, where the loop was found by nearness."""
     size: int = 0
@@ -75,7 +75,7 @@ class Decision(Record):
             return not self.conditional
         before = prior.canon if prior else ""
         return any(
-            p.canon == new_input.canon and (not p.action or p.action == before)
+            (bool(p.canon or p.action) and p.canon in ("", new_input.canon) and p.action in ("", before))
             or (bool(p.near) and alike(p.near, p.size, new_input.near, new_input.size, self.max_distance))
             for p in self.loop
         )

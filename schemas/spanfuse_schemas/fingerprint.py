@@ -134,7 +134,7 @@ def _canonical(value: Any, depth: int, kept: bool) -> Any:
         out = {}
         for key in sorted(value, key=str):
             kind = _key_kind(str(key))
-            out[str(key)] = "<*>" if kind == "masked" else _canonical(value[key], depth + 1, kept or kind == "kept")
+            out[str(key)] = "<*>" if kind == "masked" else _canonical(value[key], depth + 1, kind == "kept")
         return out
     if isinstance(value, (list, tuple)):
         return "<deep>" if depth >= _MAX_DEPTH else [_canonical(v, depth + 1, kept) for v in value]

@@ -7,10 +7,12 @@ from typing import Any, Final, Literal
 
 WINDOW: Final = 128
 """Spans remembered by id. Older ones are covered by the horizon."""
+MAX_WINDOW: Final = 4096
+"""Upper bound where so many spans ended at one and the same time that no horizon can tell them apart."""
 
 
 class SeenSpans:
-    """The newest spans by end time, and a horizon: what ended before it is a duplicate, or too late to tell."""
+    """The newest spans by end time, and a horizon: what ended by then is a duplicate, or too late to tell."""
 
     __slots__ = ("_by_end", "_ids", "horizon_ns")
 
@@ -24,7 +26,7 @@ class SeenSpans:
         that runs ahead does not make the others late."""
         if span_id in self._ids:
             return "duplicate"
-        if end_ns < self.horizon_ns:
+        if end_ns <= self.horizon_ns:
             return "late"
         self._ids.add(span_id)
         entry = (end_ns, span_id)
@@ -33,7 +35,7 @@ class SeenSpans:
             by_end.append(entry)
         else:
             insort(by_end, entry)
-        if len(by_end) > WINDOW:
+        if len(by_end) > WINDOW and (by_end[0][0] < by_end[-1][0] or len(by_end) > MAX_WINDOW):
             self.horizon_ns, oldest = by_end.pop(0)
             self._ids.discard(oldest)
         return "new"

@@ -160,7 +160,8 @@ class SessionState:
         state = cls(key)
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
-            seen, steps, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity, state.fired, decision, state.cooldown_s, state.epoch,
+            seen, steps, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity,
+            state.fired, decision, state.cooldown_s, state.epoch,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
         state.steps = Steps.restore(steps)

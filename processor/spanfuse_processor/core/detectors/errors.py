@@ -18,7 +18,8 @@ def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
         return None
     rule = book.of(call.agent, call.team).errors
     since = call.end_ns - int(rule.window_s * 1e9)
-    session.errors = [at for at in session.errors if at > since][-(MAX_ERRORS - 1) :] + [call.end_ns]
+    recent = [at for at in session.errors if at > since]
+    session.errors = [*recent[-(MAX_ERRORS - 1) :], call.end_ns]
     count = len(session.errors)
     if rule.mode == "off" or count < rule.count:
         return None
