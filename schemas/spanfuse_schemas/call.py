@@ -128,8 +128,12 @@ class Call(Record):
     """The new input messages."""
     prior: tuple[Action, ...] = ()
     """What the last assistant message of the input did: the action that the new input answers."""
+    answers: Fingerprint | None = None
+    """Fingerprint of `prior` together (see `spanfuse_schemas.fingerprint.action_print`)."""
     actions: tuple[Action, ...] = ()
     """What this call did: its tool calls, else its text. For a tool execution, the execution."""
+    action: Fingerprint | None = None
+    """Fingerprint of `actions` together."""
     output: Fingerprint | None = None
     """For a tool execution: its result."""
 

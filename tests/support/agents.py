@@ -12,7 +12,7 @@ from spanfuse.messages import read_messages
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Action, Call, Decision, Detection, Message, Policy
-from spanfuse_schemas.fingerprint import fingerprint, input_print
+from spanfuse_schemas.fingerprint import action_print, fingerprint, input_print
 
 START_NS = 1_750_000_000 * 10**9
 SECOND = 10**9
@@ -57,7 +57,9 @@ def llm(
             "input": read.input,
             "messages": read.messages,
             "prior": read.prior,
+            "answers": read.answers,
             "actions": actions,
+            "action": action_print(actions),
             **fields,
         }
     )
@@ -73,6 +75,7 @@ def tool(
 ) -> Call:
     """A tool execution span."""
     start = START_NS + round(at * SECOND)
+    actions = (Action(tool=name, print=fingerprint(arguments)),)
     return Call(
         **{
             "kind": "tool",
@@ -83,7 +86,8 @@ def tool(
             "session": "s",
             "operation": "execute_tool",
             "content": "content",
-            "actions": (Action(tool=name, print=fingerprint(arguments)),),
+            "actions": actions,
+            "action": action_print(actions),
             "output": fingerprint(result),
             "error_type": error,
             "error_class": "tool" if error else "",
@@ -126,7 +130,7 @@ def play(calls: Iterable[Call], rules: Policy | None = None, *, session: Session
     for call in calls:
         if call.kind == "llm":
             held = run.session.decision
-            if held and held.action == "block" and not _over(held, call) and held.covers(call.input, _prior(call)):
+            if held and held.action == "block" and not _over(held, call) and held.covers(call.input, call.answers):
                 run.blocked_at, run.rule = index, held.rule
                 return run
             index += 1
@@ -138,12 +142,6 @@ def play(calls: Iterable[Call], rules: Policy | None = None, *, session: Session
 
 def _over(held: Decision, call: Call) -> bool:
     return held.expires_at_ns is not None and held.expires_at_ns <= call.start_ns
-
-
-def _prior(call: Call) -> Any:
-    from spanfuse_schemas.fingerprint import action_print
-
-    return action_print(call.prior)
 
 
 def tool_loop(steps: Iterable[tuple[str, Any, Any]], *, every: float = 0.1, task: str = "Do it.") -> list[Call]:

@@ -12,7 +12,6 @@ from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import Call, Decision, LoopPrint
-from spanfuse_schemas.fingerprint import action_print
 from spanfuse_schemas.policy import Breaker
 
 MAX_LOOP: Final = 24
@@ -93,7 +92,7 @@ def _verdict(turn: Turn, current: Decision, blocks: list[Finding]) -> Literal["g
     acts = {p.action for p in current.loop if p.action}
     if acts and turn.pending:  # the model has chosen again: its choice tells, not the input it was handed
         return "bad" if hexed(turn.pending) in acts else "good"
-    repeats = bool(current.loop) and current.covers(call.input, action_print(call.prior)) and call.input is not None
+    repeats = bool(current.loop) and current.covers(call.input, call.answers) and call.input is not None
     return "bad" if repeats or any(not f.conditional for f in blocks) else "good"
 
 

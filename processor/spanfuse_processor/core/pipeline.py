@@ -85,8 +85,11 @@ class Pipeline:
         return out
 
     def step(self, session: SessionState, call: Call) -> Outcome:
-        """Apply one call to its session."""
-        return self.process(CallBatch.model_construct(calls=(call,), resets=()), lambda _: session, source="", offset=0)
+        """Apply one call to its session; what it costs others is the batch's affair."""
+        out = Outcome()
+        if self._apply(session, call, out):
+            out.touched[session.key] = session
+        return out
 
     def reset(self, session: SessionState, at_ns: int, actor: str = "") -> Decision:
         """Close a session's breaker and forget what its detectors, limits and budget have counted."""

@@ -9,7 +9,6 @@ A call without a history is a prompt: its step is the prompt itself, since nothi
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from itertools import takewhile
 from typing import Any, Final, Literal, NamedTuple
@@ -53,12 +52,14 @@ class Step(NamedTuple):
     """Money the session had spent before it, nano-dollars."""
 
 
-def mix(*parts: int) -> int:
-    """64-bit hash of some 64-bit hashes, order included; 0 where one of them is unknown."""
-    if not all(parts):
-        return 0
-    data = b"".join(p.to_bytes(8, "big") for p in parts)
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "big") or 1
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_MASK: Final = 2**64 - 1
+
+
+def mix(a: int, b: int) -> int:
+    """One 64-bit hash of two, order included; 0 where one is unknown. They are uniform already, so a multiplicative step
+    (Knuth, TAOCP 6.4) is as good as another hash."""
+    return (a * _GOLDEN + b) & _MASK or 1 if a and b else 0
 
 
 class Steps:

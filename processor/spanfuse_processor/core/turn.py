@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from spanfuse_processor.core.session import MAX_LANES, PromptRun, SessionState
 from spanfuse_processor.core.steps import Step, mix
 from spanfuse_schemas import Call, Fingerprint, Message
-from spanfuse_schemas.fingerprint import action_print, alike, input_print
+from spanfuse_schemas.fingerprint import alike, input_print
 
 
 class Turn(NamedTuple):
@@ -44,17 +44,14 @@ def fold(session: SessionState, call: Call, near_distance: int) -> Turn:
         return Turn(call, None, None, 0)
     step = _turn_step(session, call) if call.prior else _prompt_step(session, call)
     run = _extend_run(session, call, near_distance)
-    tools = tuple(a for a in call.actions if a.tool)
-    return Turn(call, step, run, number(_canon(action_print(tools))) if tools else 0)
-
-
-def _canon(print: Fingerprint | None) -> str:
-    return print.canon if print else ""
+    acted = call.action
+    asked = acted is not None and acted.canon and call.actions[0].tool
+    return Turn(call, step, run, int(acted.canon, 16) if acted is not None and asked else 0)
 
 
 def _tool_step(session: SessionState, call: Call) -> Step | None:
     """A tool span that shows arguments and result is a step; parallel siblings are one step together."""
-    action = action_print(call.actions)
+    action = call.action
     if action is None or not action.canon or call.output is None:
         return None
     tool = call.actions[0].tool
@@ -91,7 +88,7 @@ def _turn_step(session: SessionState, call: Call) -> Step | None:
     tools = sorted(a.tool for a in call.prior if a.tool)
     if tools and _restated(session, tools):
         return None
-    action = action_print(call.prior)
+    action = call.answers
     if action is None or call.input is None:
         return None
     failed = bool(call.messages) and all(m.error for m in call.messages)
@@ -134,21 +131,22 @@ def _step(
     error: bool,
 ) -> Step:
     act, obs = number(action.canon), number(observation.canon)
+    act_exact = number(action.exact)
     return Step(
-        kind=kind,
-        exact=mix(number(action.exact), number(observation.exact)),
-        canon=mix(act, obs),
-        action_exact=number(action.exact),
-        action=act,
-        observation=obs,
-        near=number(action.near),
-        near_size=action.size,
-        tool=tool,
-        error=error,
-        span_id=number(call.span_id),
-        parent=number(call.parent_span_id),
-        end_ns=call.end_ns,
-        spent=session.cost_nano_usd - call.cost_nano_usd,
+        kind,
+        mix(act_exact, number(observation.exact)),
+        mix(act, obs),
+        act_exact,
+        act,
+        obs,
+        int(action.near, 16) if action.near else 0,
+        action.size,
+        tool,
+        error,
+        int(call.span_id, 16),
+        number(call.parent_span_id),
+        call.end_ns,
+        session.cost_nano_usd - call.cost_nano_usd,
     )
 
 
