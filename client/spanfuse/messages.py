@@ -14,6 +14,10 @@ from typing import Any, Final
 
 from spanfuse_schemas import Action, Fingerprint, Message
 from spanfuse_schemas.fingerprint import action_print, exact_hash, fingerprint, input_print
+from spanfuse_schemas.record import Record
+
+FINGERPRINT_ATTRIBUTE: Final = "spanfuse.fingerprint"
+"""Span attribute with the JSON of `Prints`: where it is set, ingest needs no content and looks at none."""
 
 _ROLES: Final = {"model": "assistant", "ai": "assistant", "human": "user", "developer": "system", "function": "tool"}
 _ITEM_ROLES: Final = {"function_call": "assistant", "reasoning": "assistant", "function_call_output": "tool"}
@@ -56,15 +60,16 @@ _ERROR_TEXT: Final = re.compile(
     r"""\s*["'\[<(*]*\s*(?:
         traceback\b
       | (?:[\w.]*(?:error|exception)|fatal|failure)\s*(?:[:\])>\n(]|$)
-      | error\s+(?:(?:execut|call|invok|runn|process|pars|read|writ|fetch|open|load|creat|access|connect|gett|search|validat|
-               delet|edit|updat|apply|decod)ing|occurred|while|in|during|at|from|code|\d+)\b
+      | error\s+(?:(?:execut|call|invok|runn|process|pars|read|writ|fetch|open|load|creat|access|connect|gett|search|
+               validat|delet|edit|updat|apply|decod)ing|occurred|while|in|during|at|from|code|\d+)\b
       | tool_use_error
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CUT_MARK: Final = re.compile(
     r"""(?:
-        [\[<({]\W*(?:[\w-]+\s){0,3}?(?:truncated|clipped|omitted)\b[^\])>}]{0,120}[\])>}]
+        [\[<({]\W*(?:[\w-]+\s){0,3}?(?:truncated|clipped|(?:chars|characters|bytes|tokens)\ omitted)\b
+        [^\])>}]{0,120}[\])>}]
       | (?:\.{3}|…)\s*(?:truncated|clipped)
     )\W*\Z""",
     re.VERBOSE | re.IGNORECASE,
@@ -74,6 +79,23 @@ _MARK_CHARS: Final = 200
 """A truncation mark is looked for in this many characters at the end of a text."""
 _ID_CHARS: Final = 256
 """Media named by something longer than this (inline data) is named by its hash."""
+
+
+class Prints(Record):
+    """All fingerprints of one call, as they travel on its span in the attribute `spanfuse.fingerprint`."""
+
+    history: int = 0
+    """As `Call.history`."""
+    input: Fingerprint | None = None
+    """As `Call.input`; computed from `messages` where it is left out."""
+    messages: tuple[Message, ...] = ()
+    """As `Call.messages`."""
+    prior: tuple[Action, ...] = ()
+    """As `Call.prior`."""
+    actions: tuple[Action, ...] = ()
+    """As `Call.actions`."""
+    output: Fingerprint | None = None
+    """As `Call.output`."""
 
 
 @dataclass(frozen=True, slots=True)

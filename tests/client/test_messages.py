@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
+
 from spanfuse.messages import Conversation, is_truncated, looks_failed, new_input, read_actions, read_messages
 
 Messages = list[dict[str, Any]]
