@@ -1,0 +1,93 @@
+"""The one exception that a Guard raises."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spanfuse_schemas import Decision, Evidence
+
+UNAVAILABLE: Final = "unavailable"
+"""Rule of a refusal that no decision made: nothing is known at present, and `on_unavailable` is `closed`."""
+
+
+class Blocked(Exception):
+    """The call was refused before it left the process. Terminal: trying again cannot help before `until`.
+
+    It derives from `Exception` alone: it is no time-out, connection or provider error, so retry helpers that list what
+    they retry leave it alone. For those that ask the exception instead, `retryable` is false and `status_code` is 403, which
+    no HTTP retry policy repeats. A helper that retries every `Exception` has to be told, see docs/client.md.
+
+    Attributes:
+        code: always `spanfuse_blocked`, also under subclassing or translation.
+        key: the key that is blocked, such as `session:run-1`.
+        scope: its scope: session, trace, agent, user, team or global.
+        rule: the rule that decided, such as `repeat.prompt`; `unavailable` where `on_unavailable` decided.
+        message: what happened and what to do, for people.
+        evidence: the numbers behind it.
+        until: when one probe is let through, UTC; None: only a reset releases it.
+        decision: the whole decision.
+    """
+
+    code: Final = "spanfuse_blocked"
+    retryable: Final = False
+    status_code: Final = 403
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+        self.key: str = decision.key
+        self.scope: str = decision.key.partition(":")[0]
+        self.rule: str = decision.rule
+        self.message: str = decision.message
+        self.evidence: Evidence = decision.evidence
+        expires = decision.expires_at_ns
+        self.until: datetime | None = None if expires is None else _utc(expires)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.decision,)
+
+    def __str__(self) -> str:
+        parts = [f"{self.key} is blocked by {self.rule or 'an unnamed rule'}"]
+        if self.message:
+            parts[0] += f": {self.message.rstrip('.')}"
+        if proof := _proof(self.evidence):
+            parts.append(f"Evidence: {proof}")
+        parts.append(self._release())
+        return ". ".join(parts) + "."
+
+    def _release(self) -> str:
+        if self.rule == UNAVAILABLE:
+            return "It passes again once the Guard hears from its subscriber (on_unavailable=closed)"
+        until = (
+            "Until it is reset" if self.until is None else f"Until {self.until:%Y-%m-%d %H:%M:%S} UTC, then one probe"
+        )
+        return f"{until}. To release it now: spanfuse reset {self.key}"
+
+
+def _utc(ns: int) -> datetime:
+    """A moment, as far as datetime can say it: a breaker may be open till the year 9999 and beyond."""
+    try:
+        return datetime.fromtimestamp(ns / 1e9, UTC)
+    except (OverflowError, OSError, ValueError):
+        return datetime.max.replace(tzinfo=UTC)
+
+
+def _proof(evidence: Evidence) -> str:
+    """The numbers that there are, in one line."""
+    unit = f" {evidence.unit}" if evidence.unit else ""
+    found = []
+    if evidence.count:
+        found.append(f"count {evidence.count}")
+    if evidence.value or evidence.threshold:
+        found.append(f"{evidence.value:g} of {evidence.threshold:g}{unit}")
+    if evidence.period:
+        found.append(f"period {evidence.period}")
+    if evidence.tool:
+        found.append(f"tool {evidence.tool}")
+    if evidence.cost_nano_usd:
+        found.append(f"spent ${evidence.cost_nano_usd / 1e9:.4f}")
+    if evidence.last_span_id:
+        found.append(f"last span {evidence.last_span_id}")
+    return ", ".join(found)

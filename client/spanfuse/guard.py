@@ -1,0 +1,424 @@
+"""The Guard: asked before each call, it refuses those of a session, agent, user or team that is stopped."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+
+from spanfuse.availability import FailMode, OnUnavailable
+from spanfuse.blocked import UNAVAILABLE, Blocked
+from spanfuse.context import IDENTITY, Identity
+from spanfuse.context import session as _session
+from spanfuse.counters import Counters, Counts
+from spanfuse.judge import PROBE_LEASE_S, Judge, Mode
+from spanfuse.table import DecisionTable, Entry
+from spanfuse.verdict import ALLOWED, Verdict
+
+if TYPE_CHECKING:
+    from spanfuse.subscribers.base import Subscriber
+    from spanfuse_schemas import Decision, Fingerprint
+
+F = TypeVar("F", bound=Callable[..., Any])
+GuardState = Literal["disabled", "new", "connecting", "ready", "stale", "closed"]
+
+STALENESS_S: Final = 30.0
+"""Silence after which nothing is known any more, seconds: six missed signs of life of the API or the broker."""
+
+log = logging.getLogger("spanfuse")
+_guards: weakref.WeakSet[Guard] = weakref.WeakSet()
+
+
+class Guard:
+    """Knows the newest decision of each key, and refuses the calls it applies to.
+
+    It starts by itself with the first check, in a forked child anew. It never raises anything but `Blocked` from `check`,
+    does no I/O there, and takes no lock unless a decision applies.
+
+    Args:
+        subscriber: where decisions come from: `http://host:8787` (the API), `kafka://host:9092`, or a subscriber; default
+            `SPANFUSE_API_URL`, else `http://127.0.0.1:8787`.
+        mode: None: each decision says itself whether it is enforced; `observe`: never raise; `enforce`: raise on each
+            block. Default `SPANFUSE_MODE`, else None. `SPANFUSE_DISABLED=1` lets everything pass and starts nothing.
+        on_unavailable: what becomes of calls before the first catch-up and while stale: `open` (they pass) or `closed`, for
+            all or by scope (`{"team": "closed"}`) or key (`{"team:payments": "closed"}`). Known blocks hold all the while.
+        staleness_s: silence after which the Guard is stale, seconds.
+        probe_lease_s: how long a half-open breaker waits for the outcome of its probe, seconds.
+        now_ns: wall clock, nanoseconds since the Unix epoch; for tests.
+        monotonic: clock that never goes back, seconds; for tests.
+
+    Raises:
+        ValueError: for an unknown mode, scope or address.
+        ImportError: for Kafka without the extra `kafka`.
+    """
+
+    def __init__(
+        self,
+        subscriber: Subscriber | str | None = None,
+        *,
+        mode: Mode | None = None,
+        on_unavailable: OnUnavailable | Mapping[str, OnUnavailable] = "open",
+        staleness_s: float = STALENESS_S,
+        probe_lease_s: float = PROBE_LEASE_S,
+        now_ns: Callable[[], int] = time.time_ns,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # Here and not in the subscriber's thread: a fork during an import leaves the child's import lock held for ever.
+        import spanfuse.messages  # noqa: F401
+        from spanfuse.subscribers.connect import connect
+
+        self.disabled: Final = os.environ.get("SPANFUSE_DISABLED", "").lower() in ("1", "true", "yes", "on")
+        self.mode: Final = _mode(mode)
+        self._fail_mode = FailMode(on_unavailable)
+        self._staleness_s, self._now_ns, self._monotonic = staleness_s, now_ns, monotonic
+        self._subscriber = connect(subscriber)
+        self._judge = Judge(self.mode, probe_lease_s, now_ns, monotonic)
+        self._table = DecisionTable()
+        self._last_sign_s = float("-inf")
+        self._new_process()
+        _guards.add(self)
+
+    def _new_process(self) -> None:
+        self._counters = Counters()
+        self._count = self._counters.check
+        self._ready = threading.Event()
+        self._running = False  # Read by each check: the only thing that it waits for is to be started once.
+        self._closed = False
+        self._lock = threading.Lock()
+
+    def check(
+        self,
+        *,
+        session: object = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+        trace: object = None,
+        messages: Any = None,
+        prompt: Any = None,
+    ) -> Verdict:
+        """Ask whether the next call may be made. Asking changes nothing but counters, and spends the probe of a
+        half-open breaker.
+
+        Args:
+            session: id of the session; each name that is not given comes from `session(...)` around the call.
+            agent: name of the agent.
+            user: id of the user.
+            team: team that pays.
+            trace: trace id, 32 hex digits; it names the session where nothing else does.
+            messages: the call's conversation, message dicts in the style of OpenAI, Anthropic or GenAI. Read only while a
+                block is limited to a loop, to tell a call that repeats it from one that leaves it.
+            prompt: the call's text, where it has no messages.
+
+        Raises:
+            Blocked: the call is refused.
+        """
+        try:
+            self._count()
+            if not self._running and not self._begin():
+                return ALLOWED
+            who = IDENTITY.get()
+            if session is None:
+                session = who.session
+            elif session.__class__ is not str:
+                session = str(session)
+            if agent is None:
+                agent = who.agent
+            elif agent.__class__ is not str:
+                agent = str(agent)
+            if user is None:
+                user = who.user
+            elif user.__class__ is not str:
+                user = str(user)
+            if team is None:
+                team = who.team
+            elif team.__class__ is not str:
+                team = str(team)
+            if trace is None:
+                trace = who.trace
+            elif trace.__class__ is not str:
+                trace = str(trace)
+            if session is None and trace is not None:
+                session = f"trace:{trace}"
+            view = self._table.view
+            if (
+                view.session.get(session)
+                or view.agent.get(agent)
+                or view.user.get(user)
+                or view.team.get(team)
+                or view.trace.get(trace)
+                or view.everyone
+                or self._fail_mode.may_close
+            ):
+                who = Identity(*cast("tuple[str | None, ...]", (session, agent, user, team, trace)))
+                return self._consider(who, messages, prompt)
+            return ALLOWED
+        except Blocked:
+            raise
+        except Exception:
+            return self._failed()
+
+    def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
+        """The slow path: something is known of this call, or has to be."""
+        if self._fail_mode.may_close and not self._available():
+            key = self._fail_mode.closed(who)
+            if key is not None:
+                return self._refuse(self._unavailable(key), enforced=self.mode != "observe")
+        entries = self._entries(who)
+        if not entries:
+            return ALLOWED
+        ruling = self._judge.weigh(entries, _Shown(messages, prompt), self._stale)
+        if ruling.refused is not None:
+            self._refuse(ruling.refused.decision, enforced=True)
+        return self._answer(ruling.observed, ruling.nudge, probe=ruling.probe)
+
+    def _entries(self, who: Identity) -> list[Entry]:
+        view = self._table.view
+        found = (
+            view.session.get(who.session),
+            view.trace.get(who.trace),
+            view.agent.get(who.agent),
+            view.user.get(who.user),
+            view.team.get(who.team),
+            view.everyone.get("*"),
+        )
+        return [entry for entry in found if entry is not None]
+
+    def _answer(self, observed: Entry | None, nudge: Entry | None, *, probe: bool) -> Verdict:
+        if probe:
+            self._counters.add("probes")
+        if nudge is not None:
+            self._counters.add("nudged")
+        text = nudge.decision.message if nudge is not None else ""
+        if observed is not None:
+            self._counters.add("would_block", rule=observed.decision.rule)
+            return Verdict(would_block=True, nudge=text, decision=observed.decision)
+        return Verdict(nudge=text, decision=nudge.decision) if nudge is not None else ALLOWED
+
+    def _refuse(self, decision: Decision, *, enforced: bool) -> Verdict:
+        self._counters.add("blocked" if enforced else "would_block", rule=decision.rule)
+        if enforced:
+            raise Blocked(decision)
+        return Verdict(would_block=True, decision=decision)
+
+    def _unavailable(self, key: str) -> Decision:
+        from spanfuse_schemas import Decision, Evidence
+
+        age = self.age_s
+        message = "no decisions have arrived yet" if age is None else f"no sign of life for {age:.0f} s"
+        evidence = Evidence(value=age or 0, threshold=self._staleness_s, unit="s")
+        return Decision(
+            key=key,
+            state="open",
+            action="block",
+            mode="enforce",
+            rule=UNAVAILABLE,
+            message=f"control unavailable, {message}; {self._subscriber_error() or 'see Guard.state'}",
+            evidence=evidence,
+            issued_at_ns=self._now_ns(),
+        )
+
+    def _subscriber_error(self) -> str:
+        return str(getattr(self._subscriber, "last_error", ""))
+
+    def _failed(self) -> Verdict:
+        counters = self._counters
+        if not counters.snapshot().errors:
+            log.warning("the guard failed and lets calls pass; this is said once", exc_info=True)
+        counters.add("errors")
+        return ALLOWED
+
+    def _available(self) -> bool:
+        """Whether decisions are known and can be expected to arrive."""
+        return not self._closed and self._ready.is_set() and not self._stale()
+
+    def _stale(self) -> bool:
+        return not self._subscriber.silent and self._monotonic() - self._last_sign_s > self._staleness_s
+
+    def _begin(self) -> bool:
+        """Start with the first check of a process; False where there is nothing to ask."""
+        if self.disabled:
+            return False
+        if not self._closed:
+            self.start()
+        return True
+
+    def start(self) -> None:
+        """Start to follow decisions now rather than with the first check. Returns at once; see `wait_ready`."""
+        if self.disabled:
+            return
+        with self._lock:
+            if not self._running:
+                self._subscriber.start(_Sink(self))
+                self._running, self._closed = True, False
+
+    def wait_ready(self, timeout_s: float = 10.0) -> bool:
+        """Wait until all present decisions are known, at most `timeout_s` seconds; whether they are."""
+        if self.disabled:
+            return True
+        if not self._closed:
+            self.start()
+        return self._ready.wait(timeout_s)
+
+    def close(self) -> None:
+        """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
+        with self._lock:
+            self._closed, self._running = True, False
+            self._ready.clear()
+            self._subscriber.close()
+
+    def __enter__(self) -> Guard:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def session(
+        self,
+        session: object = None,
+        *,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+        trace: object = None,
+    ) -> _session:
+        """The same as `spanfuse.session`: names the session for all checks and spans inside a `with` block."""
+        return _session(session, agent=agent, user=user, team=team, trace=trace)
+
+    @overload
+    def protect(self, function: F, /) -> F: ...
+    @overload
+    def protect(
+        self, /, *, session: object = None, agent: object = None, user: object = None, team: object = None
+    ) -> Callable[[F], F]: ...
+    def protect(
+        self,
+        function: Any = None,
+        /,
+        *,
+        session: object = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+    ) -> Any:
+        """Decorate a function that makes a model call: it is checked first, and is one call for all checks inside.
+
+        Works for functions, coroutine functions, and generator functions of both kinds (checked when first iterated). The
+        function's arguments `messages` and `prompt`, if it has them, are shown to the check. Names given here are as in
+        `session(...)`.
+        """
+        from spanfuse.protect import protected
+
+        given = {"session": session, "agent": agent, "user": user, "team": team}
+        names = {name: value for name, value in given.items() if value is not None}
+        if function is not None:
+            return protected(self, function, names)
+        return lambda decorated: protected(self, decorated, names)
+
+    @property
+    def state(self) -> GuardState:
+        """`disabled`, `new` (no check yet), `connecting`, `ready`, `stale` or `closed`."""
+        if self.disabled:
+            return "disabled"
+        if self._closed:
+            return "closed"
+        if not self._ready.is_set():
+            return "connecting" if self._running else "new"
+        return "ready" if self._available() else "stale"
+
+    @property
+    def age_s(self) -> float | None:
+        """Seconds since the last sign of life of the subscriber's source; None before the first."""
+        age = self._monotonic() - self._last_sign_s
+        return None if age == float("inf") else age
+
+    @property
+    def counters(self) -> Counts:
+        """What was asked and answered in this process."""
+        return self._counters.snapshot()
+
+    def decisions(self) -> list[Decision]:
+        """The decisions in force as this process knows them."""
+        return self._table.decisions()
+
+    def _after_fork(self) -> None:
+        """What is known is kept; threads, sockets, locks and counters are the parent's."""
+        closed = self._closed
+        self._new_process()
+        self._closed = closed
+        self._table.after_fork()
+        self._judge.after_fork()
+        self._subscriber.after_fork()
+
+
+class _Sink:
+    """Where the subscriber of a Guard writes to."""
+
+    def __init__(self, guard: Guard) -> None:
+        self._guard = guard
+        self._table = guard._table
+
+    def replace(self, decisions: Iterable[Decision]) -> None:
+        self._table.replace(decisions)
+        self.alive()
+        self._guard._ready.set()
+
+    def apply(self, decision: Decision) -> None:
+        self._table.apply(decision)
+        self.alive()
+
+    def forget(self, key: str) -> None:
+        self._table.forget(key)
+        self.alive()
+
+    def alive(self) -> None:
+        self._guard._last_sign_s = self._guard._monotonic()
+
+
+class _Shown:
+    """The new input of a call, computed when first asked for, None where it cannot be read."""
+
+    __slots__ = ("_found", "_messages", "_prompt")
+
+    def __init__(self, messages: Any, prompt: Any) -> None:
+        self._messages, self._prompt = messages, prompt
+        self._found: Fingerprint | Literal[False] | None = False
+
+    def __call__(self) -> Fingerprint | None:
+        if self._found is False:
+            from spanfuse.messages import new_input
+
+            try:
+                self._found = new_input(self._messages, self._prompt)
+            except Exception:
+                self._found = None
+        return self._found
+
+
+def _mode(mode: Mode | None) -> Mode | None:
+    """The mode asked for, else the environment's."""
+    if mode in ("observe", "enforce"):
+        return mode
+    if mode is not None:
+        raise ValueError(f"mode is 'observe', 'enforce' or None, not {mode!r}")
+    named = os.environ.get("SPANFUSE_MODE", "").lower()
+    if named in ("observe", "enforce"):
+        return cast("Mode", named)
+    if named:
+        log.warning("SPANFUSE_MODE is observe or enforce, not %r: left as decisions say", named)
+    return None
+
+
+def _after_fork() -> None:
+    for guard in list(_guards):
+        guard._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

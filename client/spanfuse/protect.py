@@ -1,0 +1,113 @@
+"""The decorator behind `Guard.protect`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import AsyncGenerator, Callable, Generator
+from typing import TYPE_CHECKING, Any
+
+from spanfuse.context import IDENTITY, call
+from spanfuse.context import session as _session
+
+if TYPE_CHECKING:
+    from spanfuse.guard import Guard
+
+
+def protected(guard: Guard, function: Callable[..., Any], names: dict[str, object]) -> Any:
+    """The function with a check before it, of the same kind: plain, coroutine, generator or async generator."""
+    shown = _shown_by(function)
+
+    def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> call:
+        """Check, and give the call in which the function then runs."""
+        with _session(**names):
+            scope = call(IDENTITY.get() if names else None)
+            with scope:
+                guard.check(**shown(args, kwargs))
+        return scope
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with enter(args, kwargs):
+            return function(*args, **kwargs)
+
+    @functools.wraps(function)
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        with enter(args, kwargs):
+            return await function(*args, **kwargs)
+
+    @functools.wraps(function)
+    def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+        scope = enter(args, kwargs)
+        return (yield from _Scoped(scope, function(*args, **kwargs)))
+
+    @functools.wraps(function)
+    def async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        return _scoped(lambda: enter(args, kwargs), lambda: function(*args, **kwargs))
+
+    if inspect.isasyncgenfunction(function):
+        return async_generator
+    if inspect.iscoroutinefunction(function):
+        return coroutine
+    return generator if inspect.isgeneratorfunction(function) else plain
+
+
+def _shown_by(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
+    """How to find `messages` and `prompt` among the arguments of a function."""
+    try:
+        order = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        order = []
+    places = [(name, order.index(name) if name in order else None) for name in ("messages", "prompt")]
+
+    def shown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        found = {}
+        for name, place in places:
+            if name in kwargs:
+                found[name] = kwargs[name]
+            elif place is not None and place < len(args):
+                found[name] = args[place]
+        return found
+
+    return shown
+
+
+class _Scoped(Generator[Any, Any, Any]):
+    """A generator that is inside its call while it runs, and not while its consumer does."""
+
+    def __init__(self, scope: call, inner: Generator[Any, Any, Any]) -> None:
+        self._scope, self._inner = scope, inner
+
+    def send(self, value: Any, /) -> Any:
+        with self._scope:
+            return self._inner.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        with self._scope:
+            return self._inner.throw(*error)
+
+    def close(self) -> None:
+        with self._scope:
+            self._inner.close()
+
+
+async def _scoped(enter: Callable[[], call], make: Callable[[], AsyncGenerator[Any, Any]]) -> AsyncGenerator[Any, Any]:
+    """The same for an async generator, which has no `yield from`."""
+    scope, inner = enter(), make()
+    step: Callable[[], Any] = functools.partial(inner.asend, None)
+    try:
+        while True:
+            try:
+                with scope:
+                    item = await step()
+            except StopAsyncIteration:
+                return
+            try:
+                step = functools.partial(inner.asend, (yield item))
+            except GeneratorExit:
+                raise
+            except BaseException as error:
+                step = functools.partial(inner.athrow, error)
+    finally:
+        with scope:
+            await inner.aclose()

@@ -1,0 +1,186 @@
+"""The shape of a subscriber, and the thread that the remote ones share."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final, Literal, Protocol
+
+if TYPE_CHECKING:
+    from spanfuse_schemas import Decision
+
+State = Literal["new", "connecting", "ready", "closed"]
+
+BACKOFF_S: Final = 0.2
+"""First pause before connecting again, seconds; it doubles with each failure in a row."""
+MAX_BACKOFF_S: Final = 5.0
+"""Longest pause, seconds."""
+MAX_SNAPSHOT: Final = 1_000_000
+"""Most keys of one snapshot; more means that the source is no control topic."""
+
+log = logging.getLogger("spanfuse")
+
+
+class Sink(Protocol):
+    """What a subscriber writes to."""
+
+    def replace(self, decisions: Iterable[Decision]) -> None:
+        """The whole present; the subscriber has caught up."""
+
+    def apply(self, decision: Decision) -> None:
+        """One change."""
+
+    def forget(self, key: str) -> None:
+        """A tombstone."""
+
+    def alive(self) -> None:
+        """A sign of life of the source."""
+
+
+class Subscriber(Protocol):
+    """What a Guard needs of a subscriber."""
+
+    silent: bool
+    """It has no source that could go away, so that it gives no signs of life, and is never stale."""
+
+    @property
+    def state(self) -> State:
+        """`new`, `connecting` (again or for the first time), `ready`, `closed`."""
+
+    def start(self, sink: Sink) -> None:
+        """Begin; returns at once. A second start changes nothing; one after `close` begins anew."""
+
+    def close(self) -> None:
+        """End, and free all threads and sockets."""
+
+    def after_fork(self) -> None:
+        """In a forked child: drop what belongs to the parent, so that `start` begins anew."""
+
+
+class Snapshot:
+    """The present of each key, collected until it is complete."""
+
+    def __init__(self) -> None:
+        self._decisions: dict[str, Decision] = {}
+
+    def apply(self, decision: Decision) -> None:
+        """Take a decision in; the later of two of one key stays."""
+        known = self._decisions.get(decision.key)
+        if known is None or decision.epoch > known.epoch:
+            self._decisions[decision.key] = decision
+        if len(self._decisions) > MAX_SNAPSHOT:
+            raise ValueError(f"a snapshot of more than {MAX_SNAPSHOT} keys")
+
+    def forget(self, key: str) -> None:
+        """A tombstone."""
+        self._decisions.pop(key, None)
+
+    def decisions(self) -> list[Decision]:
+        """What was collected."""
+        return list(self._decisions.values())
+
+
+class ThreadSubscriber:
+    """Follows a source in a daemon thread and connects again, with jittered backoff, whenever it is lost."""
+
+    silent = False
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._state: State = "new"
+        self.last_error = ""
+        """Why the connection was lost or not made; empty while it holds."""
+        self.reconnects = 0
+        """Times the connection was lost or not made."""
+        self.undecodable = 0
+        """Records that were no decisions, and were skipped."""
+
+    @property
+    def state(self) -> State:
+        """`new`, `connecting`, `ready` or `closed`."""
+        return self._state
+
+    def start(self, sink: Sink) -> None:
+        """Begin to follow."""
+        with self._lock:
+            if self._thread is None:
+                self._state = "connecting"
+                self._stop = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._run, args=(sink, self._stop), name=f"spanfuse-{self._name}", daemon=True
+                )
+                self._thread.start()
+
+    def close(self, timeout_s: float = 5.0) -> None:
+        """End; waits at most `timeout_s` seconds for the thread, which ends by itself at its next time-out if later."""
+        with self._lock:
+            thread, self._thread, self._state = self._thread, None, "closed"
+            self._stop.set()
+        deadline = time.monotonic() + timeout_s
+        while thread is not None and thread is not threading.current_thread() and thread.is_alive():
+            self._interrupt()  # Again and again: the thread may just have been about to wait.
+            thread.join(0.05)
+            if time.monotonic() > deadline:
+                break
+
+    def after_fork(self) -> None:
+        """The parent's thread does not exist here, nor may its lock ever be released."""
+        self._lock, self._stop = threading.Lock(), threading.Event()
+        self._thread, self._state = None, "new"
+        self._drop()
+
+    def _run(self, sink: Sink, stop: threading.Event) -> None:
+        pause = BACKOFF_S
+        while not stop.is_set():
+            before = self._state
+            try:
+                self._follow(sink, stop)
+                raise ConnectionError("the source closed the stream")
+            except Exception as error:
+                if stop.is_set():
+                    break
+                self._lost(error, warn=before != "connecting" or not self.reconnects or self._state == "ready")
+            pause = BACKOFF_S if self._state == "ready" else min(pause * 2, MAX_BACKOFF_S)
+            self._state = "connecting"
+            stop.wait(pause * random.uniform(0.5, 1.0))
+
+    def _lost(self, error: Exception, *, warn: bool) -> None:
+        """One line for each outage, not for each attempt."""
+        self.reconnects += 1
+        self.last_error = f"{type(error).__name__}: {error}"
+        if warn:
+            log.warning("%s: no decisions arrive, trying again: %s", self._name, self.last_error)
+
+    def _caught_up(self) -> None:
+        """The follower knows the whole present."""
+        if self.last_error:
+            log.info("%s: decisions arrive again", self._name)
+        self._state, self.last_error = "ready", ""
+
+    def _follow(self, sink: Sink, stop: threading.Event) -> None:
+        """Connect, catch up, follow until `stop` is set; return or raise when the source is lost."""
+        raise NotImplementedError
+
+    def _interrupt(self) -> None:
+        """Wake the thread from whatever it waits for."""
+
+    def _drop(self) -> None:
+        """Let go of what was inherited from the parent of a fork."""
+
+
+def decoded(data: bytes | str, on_error: Callable[[], None]) -> Decision | None:
+    """A decision, or None, counted, for anything else: one bad record must not hide those after it."""
+    from spanfuse_schemas import Decision
+
+    try:
+        decision: Decision = Decision.from_json(data)
+    except ValueError:
+        on_error()
+        return None
+    return decision

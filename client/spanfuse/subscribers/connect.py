@@ -1,0 +1,32 @@
+"""From what a user writes, or the environment says, to a subscriber."""
+
+from __future__ import annotations
+
+import os
+
+from spanfuse.subscribers.base import Subscriber
+
+DEFAULT_URL = "http://127.0.0.1:8787"
+
+
+def connect(where: Subscriber | str | None) -> Subscriber:
+    """The subscriber for an address.
+
+    Args:
+        where: `http(s)://host:port` of the API; `kafka://host:port[,host:port]`; None: `SPANFUSE_API_URL`, else
+            `http://127.0.0.1:8787`. A subscriber is given back as it is.
+
+    Raises:
+        ValueError: for any other address.
+        ImportError: for Kafka without the extra `kafka`.
+    """
+    if where is not None and not isinstance(where, str):
+        return where
+    url = where or os.environ.get("SPANFUSE_API_URL") or DEFAULT_URL
+    if url.startswith("kafka://"):
+        from spanfuse.subscribers.kafka import KafkaSubscriber
+
+        return KafkaSubscriber(url.removeprefix("kafka://").rstrip("/") or None)
+    from spanfuse.subscribers.sse import SseSubscriber
+
+    return SseSubscriber(url)

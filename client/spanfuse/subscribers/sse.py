@@ -1,0 +1,145 @@
+"""Decisions from the API, as server-sent events: for hosts that cannot or need not reach Kafka."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+from spanfuse.subscribers.base import Sink, Snapshot, ThreadSubscriber, decoded
+
+PATH: Final = "/v1/decisions/stream"
+MAX_EVENT_BYTES: Final = 1024 * 1024
+"""Longest line or event; a decision is a few hundred bytes."""
+
+
+class SseSubscriber(ThreadSubscriber):
+    """Follows `/v1/decisions/stream`: the snapshot, the event `ready`, then each change.
+
+    It connects directly; proxies named in the environment are not used.
+
+    Args:
+        url: base address of the API, such as `http://127.0.0.1:8787`.
+        headers: sent along, such as `{"Authorization": "Bearer …"}`.
+        read_timeout_s: silence after which the connection counts as lost, seconds. The API sends a comment every 5 s, so
+            15 s is three of them missed.
+        connect_timeout_s: time to connect, seconds.
+        ssl_context: for https; None: the system's certificates.
+
+    Raises:
+        ValueError: if `url` is not an http or https address.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        read_timeout_s: float = 15.0,
+        connect_timeout_s: float = 5.0,
+        ssl_context: ssl.SSLContext | None = None,
+    ) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"not an http(s) address: {url!r}")
+        self._secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname, parts.port or (443 if self._secure else 80)
+        self._path = parts.path.rstrip("/") + PATH
+        self._headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache", **(headers or {})}
+        self._read_timeout_s, self._connect_timeout_s = read_timeout_s, connect_timeout_s
+        self._ssl_context = ssl_context
+        self._socket: socket.socket | None = None
+        super().__init__(f"sse {self._host}:{self._port}")
+
+    def _follow(self, sink: Sink, stop: threading.Event) -> None:
+        connection = self._connect()
+        try:
+            connection.request("GET", self._path, headers=self._headers)
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                raise ConnectionError(f"{self._path} answers {response.status} {response.reason}")
+            self._read(response, sink, stop)
+        finally:
+            self._socket = None
+            connection.close()
+
+    def _connect(self) -> http.client.HTTPConnection:
+        connection: http.client.HTTPConnection
+        if self._secure:
+            connection = http.client.HTTPSConnection(
+                self._host, self._port, timeout=self._connect_timeout_s, context=self._ssl_context
+            )
+        else:
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._connect_timeout_s)
+        connection.connect()
+        # Kept apart: http.client lets go of the socket of a response without a length, and close() must still reach it.
+        self._socket = connection.sock
+        connection.sock.settimeout(self._read_timeout_s)
+        return connection
+
+    def _read(self, response: http.client.HTTPResponse, sink: Sink, stop: threading.Event) -> None:
+        snapshot: Snapshot | None = Snapshot()
+        for name, data in events(lambda: response.read1(65536)):
+            if stop.is_set():
+                return
+            if name == "decision":
+                decision = decoded(data, self._skipped)
+                if decision is not None:
+                    (sink if snapshot is None else snapshot).apply(decision)
+            elif name == "ready" and snapshot is not None:
+                sink.replace(snapshot.decisions())
+                snapshot = None
+                self._caught_up()
+            sink.alive()
+
+    def _skipped(self) -> None:
+        self.undecodable += 1
+
+    def _interrupt(self) -> None:
+        held = self._socket
+        if held is not None:
+            with suppress(OSError):
+                held.shutdown(socket.SHUT_RDWR)
+
+    def _drop(self) -> None:
+        held, self._socket = self._socket, None
+        if held is not None:
+            with suppress(OSError):
+                held.close()  # Only this process's handle: the parent's connection stays.
+
+
+def events(read: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
+    """The events of a stream as (name, data); `("", b"")` for a comment, which is how a server shows it is alive.
+
+    Args:
+        read: gives the next bytes as they come, none at the end.
+
+    Raises:
+        ValueError: on a line or event longer than `MAX_EVENT_BYTES`.
+    """
+    rest, name, data = b"", "", b""
+    while chunk := read():
+        *lines, rest = (rest + chunk).split(b"\n")
+        if len(rest) > MAX_EVENT_BYTES:
+            raise ValueError(f"a line of more than {MAX_EVENT_BYTES} bytes in the event stream")
+        for raw in lines:
+            line = raw.removesuffix(b"\r")
+            field, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if not line:
+                if name or data:
+                    yield name or "message", data
+                name, data = "", b""
+            elif not field:
+                yield "", b""
+            elif field == b"event":
+                name = value.decode("utf-8", "replace")
+            elif field == b"data":
+                data = data + b"\n" + value if data else value
+                if len(data) > MAX_EVENT_BYTES:
+                    raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
