@@ -173,6 +173,9 @@ class Override(Settings):
     def _checked(self) -> Override:
         """Fail now, not when the first call matches."""
         Rules.model_validate(self.rules)
+        deaf = [name for name in self.rules if self.tool is not None and not name.startswith(("repeat.", "near"))]
+        if deaf:
+            raise ValueError(f"an override for a tool cannot change {', '.join(deaf)}: only repeat.* and near know the tool")
         return self
 
 

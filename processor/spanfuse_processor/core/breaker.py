@@ -20,9 +20,9 @@ MAX_LOOP: Final = 24
 Mode = Literal["observe", "enforce"]
 
 
-def judge(session: SessionState, turn: Turn, findings: list[Finding], settings: Breaker, mode: Mode) -> Decision | None:
+def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode) -> Decision | None:
     """What this call changes about the breaker; none if nothing."""
-    current = session.decision
+    current, settings = session.decision, turn.rules.breaker
     blocks = [f for f in findings if f.action == "block" and f.mode != "shadow"]
     if current is not None and current.action == "block":
         if _is_probe(current, turn.call):

@@ -108,21 +108,20 @@ class Pipeline:
             return False
         out.counted += 1
         _count(session, call)
-        rules = self._book.of(call.agent, call.team)
-        turn = fold(session, call, rules.near.max_distance if rules.near.mode != "off" else -1)
-        findings = [found for detect in DETECTORS if (found := detect(session, turn, self._book)) is not None]
+        turn = fold(session, call, self._book)
+        findings = [found for detect in DETECTORS if (found := detect(session, turn)) is not None]
         if findings:
-            self._tell(session, turn, findings, rules.breaker.cooldown_s, out)
+            self._tell(session, turn, findings, out)
         if findings or session.decision is not None:
-            decision = breaker.judge(session, turn, findings, rules.breaker, self._policy.mode)
+            decision = breaker.judge(session, turn, findings, self._policy.mode)
             if decision is not None:
                 out.decisions.append(decision)
         return True
 
     @staticmethod
-    def _tell(session: SessionState, turn: Turn, findings: list[Finding], quiet_s: float, out: Outcome) -> None:
+    def _tell(session: SessionState, turn: Turn, findings: list[Finding], out: Outcome) -> None:
         """Make detections of findings, each told once until it has been silent for a cooldown."""
-        call = turn.call
+        call, quiet_s = turn.call, turn.rules.breaker.cooldown_s
         for found in findings:
             key = f"{found.rule}:{found.action}{'?' if found.conditional else ''}"
             last = session.fired.get(key)

@@ -153,10 +153,14 @@ class SessionState:
             version, key, *fields = msgpack.unpackb(
                 data, raw=False, unicode_errors="surrogatepass", strict_map_key=False
             )
+            if version == STATE_VERSION:
+                return cls._restored(key, fields)
         except Exception as error:
             raise StateError(f"not a session snapshot: {error}") from error
-        if version != STATE_VERSION:
-            raise StateError(f"session snapshot of version {version}; this build reads {STATE_VERSION}")
+        raise StateError(f"session snapshot of version {version}; this build reads {STATE_VERSION}")
+
+    @classmethod
+    def _restored(cls, key: str, fields: list[Any]) -> SessionState:
         state = cls(key)
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,

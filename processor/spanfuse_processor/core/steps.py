@@ -62,10 +62,17 @@ def mix(a: int, b: int) -> int:
     return (a * _GOLDEN + b) & _MASK or 1 if a and b else 0
 
 
+def _extend(symbols: deque[int], runs: list[int]) -> None:
+    """Bring the run lengths up to date with the newest symbol."""
+    newest, last = symbols[-1], len(symbols) - 1
+    for period in range(1, min(last, MAX_PERIOD) + 1):
+        runs[period] = runs[period] + 1 if symbols[last - period] == newest else 0
+
+
 class Steps:
     """The last steps, and for each period how long the sequence has been repeating itself."""
 
-    __slots__ = ("action_runs", "actions", "canons", "ring", "runs", "unknown")
+    __slots__ = ("action_runs", "actions", "canons", "repeats", "ring", "runs", "unknown")
 
     def __init__(self) -> None:
         self.ring: deque[Step] = deque(maxlen=RING)
@@ -76,13 +83,22 @@ class Steps:
         """runs[p]: how many of the last steps in a row equal the step p before them."""
         self.action_runs = [0] * (MAX_PERIOD + 1)
         """The same on actions alone."""
+        self.repeats = False
+        """Whether the newest step's action is among those before it; if not, no rule on repetition has anything to see."""
         self.unknown = 0
 
     def append(self, step: Step) -> None:
-        """Take the next step; fixed work."""
+        """Take the next step; fixed work, and little where the action is a new one."""
         self.ring.append(step)
-        self._extend(self.canons, self.runs, self._symbol(step.canon))
-        self._extend(self.actions, self.action_runs, self._symbol(step.action))
+        canon, action = self._symbol(step.canon), self._symbol(step.action)
+        self.repeats = action in self.actions
+        self.canons.append(canon)
+        self.actions.append(action)
+        if self.repeats:
+            _extend(self.canons, self.runs)
+            _extend(self.actions, self.action_runs)
+        elif any(self.action_runs):
+            self.runs, self.action_runs = [0] * (MAX_PERIOD + 1), [0] * (MAX_PERIOD + 1)
 
     @property
     def last(self) -> Step | None:
@@ -104,18 +120,6 @@ class Steps:
             return value
         self.unknown += 1
         return -self.unknown
-
-    @staticmethod
-    def _extend(symbols: deque[int], runs: list[int], symbol: int) -> None:
-        symbols.append(symbol)
-        last = len(symbols) - 1
-        for period in range(1, MAX_PERIOD + 1):
-            if period > last:
-                break
-            if symbols[last - period] == symbol:
-                runs[period] += 1
-            else:
-                runs[period] = 0
 
     def count(self, symbol: int) -> int:
         """Steps with that canonical symbol among those remembered."""
@@ -150,6 +154,7 @@ class Steps:
             list(self.actions),
             self.runs,
             self.action_runs,
+            self.repeats,
             self.unknown,
         ]
 
@@ -160,5 +165,5 @@ class Steps:
         steps.ring.extend(Step(*s) for s in data[0])
         steps.canons.extend(data[1])
         steps.actions.extend(data[2])
-        steps.runs, steps.action_runs, steps.unknown = list(data[3]), list(data[4]), data[5]
+        steps.runs, steps.action_runs, steps.repeats, steps.unknown = list(data[3]), list(data[4]), data[5], data[6]
         return steps

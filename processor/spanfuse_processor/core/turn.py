@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_LANES, PromptRun, SessionState
 from spanfuse_processor.core.steps import Step, mix
-from spanfuse_schemas import Call, Fingerprint, Message
+from spanfuse_schemas import Call, Fingerprint, Message, Rules
 from spanfuse_schemas.fingerprint import alike, input_print
+from spanfuse_schemas.policy import Near
 
 
 class Turn(NamedTuple):
     """A call as the rules see it."""
 
     call: Call
-    step: Step | None
+    rules: Rules
+    """The settings for the call's agent and team, and the step's tool."""
+    step: Step | None = None
     """The step that this call completed; none for failed calls, and where there is nothing to compare."""
-    run: PromptRun | None
-    """The lane's run of equal prompts, which this call has just extended or begun; none where it says nothing of prompts."""
-    pending: int
+    run: PromptRun | None = None
+    """The lane's run of equal prompts, which this call has extended or begun; none where it says nothing of prompts."""
+    pending: int = 0
     """Canonical hash of the tool calls this call issued; 0: none, or unknown. Their observation comes with the next call."""
+    pending_rules: Rules | None = None
+    """The settings for the tool of `pending`."""
 
 
 def number(text: str) -> int:
@@ -32,21 +38,23 @@ def hexed(value: int) -> str:
     return f"{value:016x}" if value else ""
 
 
-def fold(session: SessionState, call: Call, near_distance: int) -> Turn:
-    """Bring a call into the session's step model.
-
-    Args:
-        near_distance: largest Hamming distance at which two long prompts are alike, bits; negative: only equal ones are.
-    """
+def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
+    """Bring a call into the session's step model."""
+    agent, team = call.agent, call.team
     if call.kind == "tool":
-        return Turn(call, _tool_step(session, call), None, 0)
+        step = _tool_step(session, call)
+        return Turn(call, book.of(agent, team, step.tool if step else ""), step)
     if call.error_type or call.operation == "embeddings" or call.content == "structure":
-        return Turn(call, None, None, 0)
+        return Turn(call, book.of(agent, team))
     step = _turn_step(session, call) if call.prior else _prompt_step(session, call)
-    run = _extend_run(session, call, near_distance)
+    rules = book.of(agent, team, step.tool if step else "")
+    run = _extend_run(session, call, rules.near)
     acted = call.action
-    asked = acted is not None and acted.canon and call.actions[0].tool
-    return Turn(call, step, run, int(acted.canon, 16) if acted is not None and asked else 0)
+    if acted is None or not acted.canon or not (tool := call.actions[0].tool):
+        return Turn(call, rules, step, run)
+    return Turn(
+        call, rules, step, run, int(acted.canon, 16), book.of(agent, team, tool if len(call.actions) == 1 else "")
+    )
 
 
 def _tool_step(session: SessionState, call: Call) -> Step | None:
@@ -85,8 +93,8 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
 
 def _turn_step(session: SessionState, call: Call) -> Step | None:
     """The action that the last assistant message took, and what came back."""
-    tools = sorted(a.tool for a in call.prior if a.tool)
-    if tools and _restated(session, tools):
+    tools = [a.tool for a in call.prior if a.tool]
+    if session.open_tools and tools and _restated(session, tools):
         return None
     action = call.answers
     if action is None or call.input is None:
@@ -158,7 +166,7 @@ def _append(session: SessionState, agent: str, step: Step) -> Step:
     return step
 
 
-def _extend_run(session: SessionState, call: Call, near_distance: int) -> PromptRun | None:
+def _extend_run(session: SessionState, call: Call, near: Near) -> PromptRun | None:
     """Count the same new input in a row, as long as neither the history grows nor anything new was observed."""
     new = call.input
     if new is None or not new.canon:
@@ -166,7 +174,7 @@ def _extend_run(session: SessionState, call: Call, near_distance: int) -> Prompt
     run = lane(session, call.agent)
     canon = number(new.canon)
     same = canon == run.canon or (
-        near_distance >= 0 and alike(hexed(run.near), run.size, new.near, new.size, near_distance)
+        run.near != 0 and near.mode != "off" and alike(hexed(run.near), run.size, new.near, new.size, near.max_distance)
     )
     if same and call.start_ns < run.end_ns:
         return None  # siblings in parallel ask once

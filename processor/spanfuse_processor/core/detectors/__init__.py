@@ -1,4 +1,4 @@
-"""The rules, one module each, all of one shape: `detect(session, turn, book) -> Finding | None`.
+"""The rules, one module each, all of one shape: `detect(session, turn) -> Finding | None`.
 
 A detector reads the session, which `turn.fold` has brought up to date, and the settings; it keeps what it needs in the
 session and never looks at another detector. The table below is their order: where several fire on one call, all are
@@ -22,11 +22,10 @@ from spanfuse_processor.core.detectors import (
     velocity,
 )
 from spanfuse_processor.core.finding import Finding
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
 
-Detector = Callable[[SessionState, Turn, RuleBook], Finding | None]
+Detector = Callable[[SessionState, Turn], Finding | None]
 
 DETECTORS: Final[tuple[Detector, ...]] = (
     budget_session.detect,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
 
 NANO = 10**9
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Compare what was spent with the limit."""
     call = turn.call
-    rule = book.of(call.agent, call.team).budget_session
+    rule = turn.rules.budget_session
     if rule.limit_usd is None or rule.mode == "off" or session.cost_nano_usd < round(rule.limit_usd * NANO):
         return None
     spent = session.cost_nano_usd / NANO

@@ -8,29 +8,27 @@ As in repeat.no_progress, a cycle that the next observation would complete is fo
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, Steps
 from spanfuse_processor.core.turn import Turn
 from spanfuse_schemas.policy import Cycle
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Look for the shortest period with enough rounds."""
-    steps, call = session.steps, turn.call
-    if turn.step is None and not turn.pending:
-        return None
-    rule = book.of(call.agent, call.team).cycle
-    if rule.mode == "off" or len(steps.ring) < 3:
+    steps, rule = session.steps, turn.rules.cycle
+    done_step = turn.step is not None and steps.repeats
+    foreseen = turn.pending != 0 and turn.pending in steps.actions
+    if rule.mode == "off" or not (done_step or foreseen):
         return None
     for period in range(2, rule.max_period + 1):
         done = steps.runs[period]
         needed = (rule.rounds - 1) * period
-        if turn.step is not None and done >= needed and steps.distinct(period):
+        if done_step and done >= needed and steps.distinct(period):
             return _finding(session, turn, rule, period, foreseen=False)
-        if done == needed - 1 and turn.pending and _completes(steps, turn, period):
+        if foreseen and done == needed - 1 and _completes(steps, turn, period):
             return _finding(session, turn, rule, period, foreseen=True)
-    return _on_actions(session, turn, rule) if turn.step is not None else None
+    return _on_actions(session, turn, rule) if done_step else None
 
 
 def _completes(steps: Steps, turn: Turn, period: int) -> bool:

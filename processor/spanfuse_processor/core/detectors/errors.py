@@ -6,17 +6,16 @@ These are no loops: the agent asks again because nobody answered. Client errors 
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_ERRORS, SessionState
 from spanfuse_processor.core.turn import Turn, number
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Remember a failure, and count those of the window."""
     call = turn.call
     if call.kind != "llm" or call.error_class != "provider":
         return None
-    rule = book.of(call.agent, call.team).errors
+    rule = turn.rules.errors
     since = call.end_ns - int(rule.window_s * 1e9)
     recent = [at for at in session.errors if at > since]
     session.errors = [*recent[-(MAX_ERRORS - 1) :], call.end_ns]

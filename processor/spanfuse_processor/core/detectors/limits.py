@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
 from spanfuse_schemas.policy import Limits
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Name the first cap that is reached; a cap of N lets N through."""
-    call = turn.call
-    rule = book.of(call.agent, call.team).limits
+    rule = turn.rules.limits
     if rule.mode == "off":
         return None
     if rule.max_steps is not None and session.calls >= rule.max_steps:

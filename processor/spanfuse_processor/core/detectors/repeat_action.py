@@ -8,19 +8,18 @@ from __future__ import annotations
 from itertools import pairwise
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Count the steps at the end that share this one's action."""
     step, call = turn.step, turn.call
     if step is None or step.kind == "prompt" or not step.action:
         return None
-    rule = book.of(call.agent, call.team, step.tool).repeat_action
+    rule = turn.rules.repeat_action
     if rule.mode == "off" or rule.exempt:
         return None
     actions = session.steps.actions

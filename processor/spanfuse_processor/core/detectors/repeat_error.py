@@ -6,18 +6,17 @@ Only in a row: a test that fails between edits is work. Failures of the provider
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Count the failures of this action at the end of the steps."""
     step, call = turn.step, turn.call
     if step is None or not step.error or not step.action:
         return None
-    rules = book.of(call.agent, call.team, step.tool)
+    rules = turn.rules
     rule = rules.repeat_error
     count = session.steps.run(errors=True)
     if rule.exempt or count < rule.count:

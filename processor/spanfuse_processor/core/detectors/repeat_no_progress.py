@@ -8,7 +8,6 @@ missing, the finding is conditional: a Guard refuses the next call if it brings 
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn, alike_actions
@@ -17,18 +16,17 @@ from spanfuse_schemas.detection import Mode
 from spanfuse_schemas.policy import Repeat
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Count the step among those of the window; else foresee the one that is under way."""
-    step, call = turn.step, turn.call
-    if step is not None and step.canon and step.kind != "prompt":
-        rules = book.of(call.agent, call.team, step.tool)
-        found = _judge(session, turn, step, rules, 0)
+    step = turn.step
+    if step is not None and session.steps.repeats and step.canon and step.kind != "prompt":
+        found = _judge(session, turn, step, turn.rules, 0)
         if found:
             return found
-    if turn.pending:
-        last = next((s for s in reversed(session.steps.ring) if s.action == turn.pending), None)
-        if last and last.kind == "turn" and last.canon:
-            return _judge(session, turn, last, book.of(call.agent, call.team, last.tool), 1)
+    if turn.pending_rules is not None and turn.pending in session.steps.actions:
+        last = next(s for s in reversed(session.steps.ring) if s.action == turn.pending)
+        if last.kind == "turn" and last.canon:
+            return _judge(session, turn, last, turn.pending_rules, 1)
     return None
 
 

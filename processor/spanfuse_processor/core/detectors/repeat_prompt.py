@@ -7,18 +7,17 @@ count (retrying them is right), nor do the same request's parallel siblings.
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Judge the lane's run of equal prompts."""
     run, call = turn.run, turn.call
     if run is None or run.count < 2:
         return None
-    rules = book.of(call.agent, call.team)
+    rules = turn.rules
     rule = rules.repeat_prompt
     exact = run.exact_count >= rule.count
     mode = rule.mode if exact else rules.near.mode

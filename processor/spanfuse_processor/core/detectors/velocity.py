@@ -8,7 +8,6 @@ one parent count once: a fan-out is one decision of the agent.
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_BASELINE, SessionState, Velocity
 from spanfuse_processor.core.turn import Turn, number
 from spanfuse_schemas import Call
@@ -18,12 +17,12 @@ MIN_BASELINE = 3
 """Closed minutes without which there is no baseline, only the ceiling."""
 
 
-def detect(session: SessionState, turn: Turn, book: RuleBook) -> Finding | None:
+def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Count the call, and compare the rate."""
     call, pace = turn.call, session.velocity
     if call.kind != "llm" or not _count(pace, call):
         return None
-    rule = book.of(call.agent, call.team).velocity
+    rule = turn.rules.velocity
     if rule.mode == "off" or pace.current + pace.previous < rule.floor_per_min:
         return None
     into = (call.end_ns % MINUTE_NS) / MINUTE_NS
