@@ -1,0 +1,35 @@
+"""The command line `spanfuse`. One module per group of commands; each imports what is heavy only when it runs."""
+
+from __future__ import annotations
+
+import click
+
+from spanfuse_processor.cli.group import SpanfuseGroup
+from spanfuse_processor.cli.operate import reset, status
+from spanfuse_processor.cli.prepare import topics, validate
+from spanfuse_processor.cli.replay import replay
+from spanfuse_processor.cli.run import up, worker
+from spanfuse_processor.cli.show import demo
+from spanfuse_processor.cli.tail import tail
+
+
+@click.group(cls=SpanfuseGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="spanfuse", prog_name="spanfuse")
+def cli() -> None:
+    """A circuit breaker for LLM agents, fed by the OpenTelemetry spans they already emit.
+
+    Exit codes: 0 good, 1 a problem was found, 2 wrong usage.
+
+    \b
+    Example:
+      spanfuse demo
+    """
+
+
+for command in (up, worker, topics, validate, demo, status, reset, tail, replay):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """Entry point of the script `spanfuse`."""
+    cli(prog_name="spanfuse")

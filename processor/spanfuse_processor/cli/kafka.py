@@ -1,0 +1,35 @@
+"""The Kafka settings that commands use: those of a configuration file, or the defaults with other brokers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from spanfuse_processor.config import KafkaSettings, load_config
+from spanfuse_processor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from spanfuse_schemas import Decision
+
+
+def kafka_settings(config_path: Path | None, brokers: str | None) -> KafkaSettings:
+    """The settings of the file's `receivers.kafka`, with `brokers` in place of its brokers.
+
+    Raises:
+        ConfigError: if the file cannot be used, or names no Kafka and there are no brokers.
+    """
+    settings = load_config(config_path).receivers.kafka if config_path is not None else None
+    if brokers is not None:
+        return (settings or KafkaSettings()).model_copy(update={"brokers": brokers})
+    if settings is None:
+        raise ConfigError([f"{config_path}: receivers.kafka: missing; needed here (or --brokers)"])
+    return settings
+
+
+def reset_over_kafka(settings: KafkaSettings, key: str, actor: str, timeout_s: float) -> Decision:
+    """Close a session's breaker in a stream deployment."""
+    import asyncio
+
+    from spanfuse_processor.hosts.reset import reset_session
+
+    return asyncio.run(reset_session(settings, key.partition(":")[2], actor, timeout_s))

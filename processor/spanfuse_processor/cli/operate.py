@@ -1,0 +1,175 @@
+"""`status` and `reset`: an operator's look at the breakers, and the way to close one."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import quote
+
+import click
+
+from spanfuse_processor.cli.group import Problem
+from spanfuse_processor.cli.options import api_option, brokers_option, config_option, format_option, print_json
+
+if TYPE_CHECKING:
+    from spanfuse_processor.cli.api import Api
+
+
+class Key(click.ParamType):
+    """The key of a breaker, such as `session:checkout-42`."""
+
+    name = "key"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The key itself, if its scope is known."""
+        from spanfuse_schemas.decision import Scope
+
+        scopes = get_args(Scope)
+        scope, colon, name = value.partition(":")
+        if scope not in scopes or not colon or not name:
+            self.fail(f"{value!r} is no key: SCOPE:NAME, with one of the scopes {', '.join(scopes)}", param, ctx)
+        return value
+
+
+@click.command()
+@click.argument("key", required=False, type=Key())
+@api_option
+@format_option
+def status(key: str | None, api_url: str, output: str) -> None:
+    """Show what a running `spanfuse up` has seen, and the breakers that are not closed.
+
+    With a KEY, that breaker alone: exit code 1 if it refuses calls.
+
+    \b
+    Examples:
+      spanfuse status
+      spanfuse status session:checkout-42 --format json
+    """
+    from spanfuse_processor.cli.api import Api
+
+    with Api(api_url) as api:
+        if key is not None:
+            _show_key(api, key, output)
+            return
+        found, decisions = api.get("/v1/status"), _decisions(api)
+    if output == "json":
+        print_json({"status": found, "decisions": decisions})
+    else:
+        _print_status(found, decisions)
+
+
+def _decisions(api: Api) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (api.get("/v1/decisions") or {}).get("decisions", [])
+    return found
+
+
+def _show_key(api: Api, key: str, output: str) -> None:
+    decision = next((d for d in _decisions(api) if d["key"] == key), None)
+    scope, _, name = key.partition(":")
+    session = api.get(f"/v1/sessions/{quote(name, safe='')}") if scope == "session" else None
+    if output == "json":
+        print_json({"key": key, "decision": decision, "session": session})
+    elif decision is None:
+        click.echo(f"{key}: closed")
+    else:
+        click.echo(describe(decision))
+    if decision is not None and decision.get("action") == "block":
+        raise Problem(f"{key} is blocked by {decision.get('rule', '')}; release it with: spanfuse reset {key}")
+
+
+def describe(decision: dict[str, Any]) -> str:
+    """A decision in one line."""
+    words = [
+        decision["key"],
+        decision.get("action", "allow"),
+        f"({decision['state']}, {decision.get('mode', 'observe')})",
+    ]
+    if rule := decision.get("rule"):
+        words.append(f"{rule}:")
+    return " ".join([*words, decision.get("message", "")]).rstrip(" :")
+
+
+def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    table = Table(show_header=False, box=None)
+    for name, value in _flat(found or {}):
+        table.add_row(name, Text(value))
+    console.print(table)
+    if not decisions:
+        console.print("No breaker is open.")
+        return
+    breakers = Table(title="Breakers", title_justify="left")
+    for column in ("key", "state", "action", "mode", "rule", "message"):
+        breakers.add_column(column)
+    for d in decisions:
+        cells = (
+            d["key"],
+            d["state"],
+            d.get("action", ""),
+            d.get("mode", "observe"),
+            d.get("rule", ""),
+            d.get("message", ""),
+        )
+        breakers.add_row(*map(Text, cells))
+    console.print(breakers)
+
+
+def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    rows = []
+    for name, inner in value.items():
+        if isinstance(inner, dict):
+            rows += _flat(inner, f"{prefix}{name}.")
+        else:
+            rows.append((prefix + name, str(inner)))
+    return rows
+
+
+@click.command()
+@click.argument("key", type=Key())
+@api_option
+@config_option
+@brokers_option
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 600),
+    default=15.0,
+    show_default=True,
+    help="How long the breaker may take to close.",
+)
+@format_option
+def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None, timeout_s: float, output: str) -> None:
+    """Close the breaker of KEY and forget what its detectors have counted.
+
+    Through the API of `spanfuse up`; with --config or --brokers of a stream deployment, through Kafka.
+
+    \b
+    Examples:
+      spanfuse reset session:checkout-42
+      spanfuse reset session:checkout-42 --config worker.yaml
+    """
+    actor = getpass.getuser()
+    if config_path is None and brokers is None:
+        from spanfuse_processor.cli.api import Api
+
+        with Api(api_url) as api:
+            closed = api.post("/v1/reset", {"key": key, "actor": actor})
+        if closed is None:
+            raise Problem(f"{key}: the API knows no such breaker")
+    else:
+        from spanfuse_processor.cli.kafka import kafka_settings, reset_over_kafka
+
+        if not key.startswith("session:"):
+            raise click.UsageError("only the breakers of sessions can be reset over Kafka")
+        decision = reset_over_kafka(kafka_settings(config_path, brokers), key, actor, timeout_s)
+        closed = {"key": decision.key, "state": decision.state, "epoch": decision.epoch}
+    if output == "json":
+        print_json(closed)
+    else:
+        click.echo(f"{closed['key']}: {closed['state']} (epoch {closed['epoch']})")

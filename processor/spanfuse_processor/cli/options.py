@@ -1,0 +1,60 @@
+"""Options that several commands share, and how data is printed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+DEFAULT_API_URL: Final = "http://127.0.0.1:8787"
+
+config_option = click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Configuration file, YAML. Without one, the defaults.",
+)
+required_config_option = click.option(
+    "--config",
+    "config_path",
+    metavar="FILE",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Configuration file, YAML.",
+)
+brokers_option = click.option(
+    "--brokers",
+    metavar="HOST:PORT,...",
+    help="Kafka brokers, instead of those of the configuration file.",
+)
+format_option = click.option(
+    "--format",
+    "output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How data is printed.",
+)
+api_option = click.option(
+    "--api",
+    "api_url",
+    metavar="URL",
+    envvar="SPANFUSE_API_URL",
+    default=DEFAULT_API_URL,
+    show_default=True,
+    show_envvar=True,
+    help="Where the API of `spanfuse up` is.",
+)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on one line of stdout."""
+    click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+
+
+def dollars(nano_usd: int) -> str:
+    """Nano-dollars for people."""
+    return f"${nano_usd / 1e9:.4f}"

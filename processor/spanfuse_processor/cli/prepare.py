@@ -1,0 +1,79 @@
+"""`validate` and `topics create`: before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from spanfuse_processor.cli.group import Problem
+from spanfuse_processor.cli.options import (
+    brokers_option,
+    config_option,
+    format_option,
+    print_json,
+    required_config_option,
+)
+from spanfuse_processor.errors import ConfigError
+
+
+@click.command()
+@required_config_option
+@format_option
+def validate(config_path: Path, output: str) -> None:
+    """Check a configuration file, and print every problem with its path and line.
+
+    \b
+    Example:
+      spanfuse validate --config spanfuse.yaml
+    """
+    from spanfuse_processor.config import load_config
+
+    problems: list[str] = []
+    try:
+        load_config(config_path)
+    except ConfigError as error:
+        problems = error.problems
+    if output == "json":
+        print_json({"valid": not problems, "problems": problems})
+        click.get_current_context().exit(1 if problems else 0)
+    if problems:
+        raise Problem("\n".join(problems))
+    click.echo(f"{config_path}: no problems")
+
+
+@click.group()
+def topics() -> None:
+    """The Kafka topics of a stream deployment."""
+
+
+@topics.command()
+@config_option
+@brokers_option
+@format_option
+def create(config_path: Path | None, brokers: str | None, output: str) -> None:
+    """Create the topics that are missing, with the settings they need.
+
+    Topics that exist are left as they are; exit code 1 if they differ from what is needed.
+
+    \b
+    Example:
+      spanfuse topics create --config worker.yaml --brokers kafka:9092
+    """
+    import asyncio
+    from dataclasses import asdict
+
+    from spanfuse_processor.cli.kafka import kafka_settings
+    from spanfuse_processor.hosts.topics import create_topics
+
+    if config_path is None and brokers is None:
+        raise click.UsageError("one of --config and --brokers is needed")
+    reports = asyncio.run(create_topics(kafka_settings(config_path, brokers)))
+    if output == "json":
+        print_json({"topics": [asdict(report) for report in reports]})
+    else:
+        for report in reports:
+            click.echo(f"{report.name}: {'created' if report.created else 'was there'}")
+    differences = [f"{report.name}: {difference}" for report in reports for difference in report.differences]
+    if differences:
+        raise Problem("\n".join(differences))

@@ -1,0 +1,121 @@
+"""`replay`: what the rules would have done to recorded traffic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from spanfuse_processor.cli.group import Problem
+from spanfuse_processor.cli.options import config_option, dollars, format_option, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spanfuse_processor.hosts.replay import Report
+
+MAX_ROWS: Final = 20
+"""Sessions shown as text; the report has all."""
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, metavar="FILES...", type=click.Path(exists=True, path_type=Path))
+@config_option
+@click.option(
+    "--report",
+    "report_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the whole report there, JSON.",
+)
+@format_option
+def replay(files: tuple[Path, ...], config_path: Path | None, report_path: Path | None, output: str) -> None:
+    """Try the rules on recorded traffic, without side effects.
+
+    FILES are OTLP JSON lines, OTLP JSON documents, protobuf requests (.bin, .pb), gzipped or not, or directories of them.
+    For each session: which model call would have been the first refused, and by which rule.
+
+    \b
+    Example:
+      spanfuse replay traces.jsonl.gz --config spanfuse.yaml --report report.json
+    """
+    from spanfuse_processor.config import load_config
+    from spanfuse_processor.hosts.replay import replay_files
+
+    if report_path is not None:
+        report_path.touch()  # fail now rather than after an hour
+    report = replay_files(load_config(config_path), files)
+    if report_path is not None:
+        _write(report_path, report)
+    if output == "json":
+        print_json(report.to_dict())
+    else:
+        _print(report)
+    for problem in report.problems:
+        click.echo(f"spanfuse: undecodable: {problem}", err=True)
+    if not report.coverage["requests"]:
+        raise Problem("nothing could be read")
+
+
+def _write(path: Path, report: Report) -> None:
+    import json
+
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(report.to_dict(), file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
+def _print(report: Report) -> None:
+    from rich.console import Console
+
+    console = Console()
+    console.print(_coverage(report))
+    if report.rules:
+        console.print(_rules(report))
+    blocked = [s for s in report.sessions.values() if s.blocked_at is not None]
+    if blocked:
+        console.print(_blocked(blocked[:MAX_ROWS]))
+    more = len(blocked) - MAX_ROWS
+    if more > 0:
+        console.print(f"… and {more} more; all are in --report FILE.")
+    console.print(f"{len(blocked)} of {len(report.sessions)} sessions would have been stopped.")
+
+
+def _table(title: str, *columns: str) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for column in columns:
+        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
+    return table
+
+
+def _coverage(report: Report) -> Table:
+    from spanfuse_processor.hosts.replay import COVERAGE
+
+    table = _table("Coverage", ">count", "of what")
+    for name, meaning in COVERAGE.items():
+        table.add_row(str(report.coverage[name]), meaning)
+    for reason, number in sorted(report.skipped.items()):
+        table.add_row(str(number), f"spans that are no call: {reason}")
+    table.add_row(str(report.undecodable), "undecodable requests and files")
+    return table
+
+
+def _rules(report: Report) -> Table:
+    table = _table("Detections", ">count", "rule")
+    for rule, number in report.rules.most_common():
+        table.add_row(str(number), rule)
+    return table
+
+
+def _blocked(sessions: list[Any]) -> Table:
+    from rich.text import Text
+
+    table = _table(
+        "Sessions that would have been stopped", "session", ">calls", ">stopped before call", "rule", ">money"
+    )
+    for s in sessions:
+        table.add_row(Text(s.session), str(s.calls), str(s.blocked_at + 1), s.rule, dollars(s.cost_nano_usd))
+    return table

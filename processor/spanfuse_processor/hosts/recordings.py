@@ -1,0 +1,97 @@
+"""Recorded OTLP on disk: which files there are, and the requests in each, one at a time.
+
+Three forms are read, plain or gzipped: JSON lines (one ExportTraceServiceRequest a line, as the Collector's file exporter
+writes), a whole JSON document, and protobuf (one request a file; `.bin`, `.pb`).
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
+"""Longest line or document that is read, bytes; what is longer is counted as undecodable. The largest request that an OTLP
+exporter sends is 4 MiB over gRPC by default, so that this is no limit in practice."""
+
+_JSON: Final = (".json", ".jsonl", ".ndjson")
+_PROTOBUF: Final = (".bin", ".pb")
+
+
+class Recorded(NamedTuple):
+    """One request as it was recorded."""
+
+    data: bytes | None
+    """The request; none: it is longer than `MAX_REQUEST_BYTES`."""
+    encoding: Literal["protobuf", "json"]
+    """How it is encoded."""
+    where: str
+    """File and line, for people."""
+
+
+def find(paths: Iterable[Path]) -> Iterator[Path]:
+    """The files themselves, and for a directory the recordings below it, by name."""
+    for path in paths:
+        if path.is_dir():
+            yield from sorted(p for p in path.rglob("*") if p.is_file() and _suffix(p) in (*_JSON, *_PROTOBUF))
+        else:
+            yield path
+
+
+def requests(path: Path) -> Iterator[Recorded]:
+    """The requests of one file, in their order; holds one at a time.
+
+    Raises:
+        OSError, EOFError, zlib.error: if the file cannot be read, or its compression ends early.
+    """
+    if _suffix(path) in _PROTOBUF:
+        with _open(path) as file:
+            yield Recorded(_bounded(file.read(MAX_REQUEST_BYTES + 1)), "protobuf", path.name)
+    elif _is_document(path):
+        with _open(path) as file:
+            yield Recorded(_bounded(file.read(MAX_REQUEST_BYTES + 1)), "json", path.name)
+    else:
+        yield from _lines(path)
+
+
+def _suffix(path: Path) -> str:
+    name = path.name.removesuffix(".gz")
+    return Path(name).suffix.lower()
+
+
+def _open(path: Path) -> BufferedIOBase:
+    with path.open("rb") as file:
+        gzipped = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if gzipped else path.open("rb")
+
+
+def _bounded(data: bytes) -> bytes | None:
+    return data if len(data) <= MAX_REQUEST_BYTES else None
+
+
+def _is_document(path: Path) -> bool:
+    """Whether a `.json` file is one document printed over several lines: its first line alone opens more than it closes."""
+    if _suffix(path) != ".json":
+        return False
+    with _open(path) as file:
+        first = file.readline(MAX_REQUEST_BYTES).strip()
+    return first in (b"", b"{") or first.endswith((b"[", b"{", b","))
+
+
+def _lines(path: Path) -> Iterator[Recorded]:
+    with _open(path) as file:
+        number = 0
+        while line := file.readline(MAX_REQUEST_BYTES + 1):
+            number += 1
+            whole = line.endswith(b"\n") or len(line) <= MAX_REQUEST_BYTES
+            if not whole:
+                _skip_line(file)
+            if line.strip():
+                yield Recorded(line if whole else None, "json", f"{path.name}:{number}")
+
+
+def _skip_line(file: BufferedIOBase) -> None:
+    while (rest := file.readline(1024 * 1024)) and not rest.endswith(b"\n"):
+        pass

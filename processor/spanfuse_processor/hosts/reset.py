@@ -1,0 +1,83 @@
+"""An operator's reset of a stream deployment: the order goes where the session's calls go, and its effect is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.errors import KafkaError
+from pydantic import ValidationError
+
+from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.hosts.kafka import client_options, new_producer, start_client
+from spanfuse_schemas import CallBatch, Decision, Reset
+from spanfuse_schemas.topics import CALLS, CONTROL, partition_of
+
+if TYPE_CHECKING:
+    from spanfuse_processor.config import KafkaSettings
+
+STOP_TIMEOUT_S: Final = 5.0
+"""How long a client may take to close, seconds."""
+
+
+async def reset_session(settings: KafkaSettings, session: str, actor: str, timeout_s: float) -> Decision:
+    """Send a Reset to the worker that holds the session, and wait until it has closed the breaker.
+
+    Args:
+        session: session id.
+        actor: who orders it.
+        timeout_s: how long the worker may take, seconds.
+
+    Raises:
+        UnavailableError: if Kafka does not answer, or no worker has closed the breaker in time.
+    """
+    consumer = AIOKafkaConsumer(**client_options(settings), group_id=None, enable_auto_commit=False)
+    producer = new_producer(settings, linger_ms=0)
+    try:
+        await start_client(consumer, settings)
+        await start_client(producer, settings)
+        return await asyncio.wait_for(_reset(consumer, producer, session, actor), timeout_s)
+    except TimeoutError:
+        raise UnavailableError(
+            f"no worker has closed session:{session} within {timeout_s:g} s; are the topics there and a worker running?"
+        ) from None
+    except KafkaError as error:
+        raise UnavailableError(f"Kafka at {settings.brokers}: {error}") from error
+    finally:
+        for client in (producer, consumer):
+            await _stop(client)
+
+
+async def _reset(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, session: str, actor: str) -> Decision:
+    await _follow_from_now(consumer)
+    reset = Reset(key=f"session:{session}", at_ns=time.time_ns(), actor=actor)
+    partition = partition_of(session, len(await producer.partitions_for(CALLS)))
+    await producer.send_and_wait(CALLS, CallBatch(resets=(reset,)).to_json(), partition=partition)
+    while True:
+        record = await consumer.getone()
+        decision = _decision(record.value)
+        # The time of the order is on the decision that it led to, and so tells it from any other close.
+        if decision is not None and decision.key == reset.key and decision.issued_at_ns == reset.at_ns:
+            return decision
+
+
+async def _follow_from_now(consumer: AIOKafkaConsumer) -> None:
+    control = TopicPartition(CONTROL, 0)
+    consumer.assign([control])
+    end = await consumer.end_offsets([control])
+    consumer.seek(control, end[control])
+
+
+def _decision(value: bytes | None) -> Decision | None:
+    try:
+        return Decision.from_json(value) if value else None
+    except ValidationError:
+        return None
+
+
+async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    with suppress(KafkaError, TimeoutError):
+        await asyncio.wait_for(client.stop(), STOP_TIMEOUT_S)
