@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
@@ -15,17 +16,53 @@ ContentMode = Literal["content", "fingerprint", "structure"]
 ErrorClass = Literal["", "provider", "client", "tool"]
 
 
-class Fingerprint(Record):
-    """What is kept of a text: enough to tell whether two are equal or alike, not what they say."""
+class Fingerprint(str):
+    """What is kept of a text: enough to tell whether two are equal or alike, not what they say.
 
-    exact: str = ""
-    """64-bit hash of the raw text, 16 hex digits. Empty: the text was truncated, so its identity is unknown."""
-    canon: str = ""
-    """64-bit hash of the canonical text (volatile ids, times and counters masked), 16 hex digits. Empty as `exact`."""
-    near: str = ""
-    """64-bit SimHash of the canonical text, 16 hex digits. Empty where the text is too short for it to mean something."""
-    size: int = 0
-    """Length of the raw text in characters."""
+    On the wire it is one string, `<exact><canon><near>:<size>`: three 64-bit hashes of 16 hex digits each and a length;
+    `near` is left out where the text is too short for it, all three where the text was truncated, since then it has no
+    identity and equals nothing. As one string it costs a tenth of a nested record to parse, and calls carry many.
+    """
+
+    __slots__ = ()
+
+    def __new__(
+        cls, packed: str | None = None, /, *, exact: str = "", canon: str = "", near: str = "", size: int = 0
+    ) -> Self:
+        """From its wire form, or from its parts.
+
+        Args:
+            exact: hash of the raw text, 16 hex digits; empty: the identity is unknown.
+            canon: hash of the canonical text (volatile ids, times and counters masked), 16 hex digits; empty as `exact`.
+            near: SimHash of the canonical text, 16 hex digits; empty where the text is short.
+            size: length of the raw text, characters.
+        """
+        return super().__new__(cls, f"{exact}{canon}{near}:{size}" if packed is None else packed)
+
+    @property
+    def exact(self) -> str:
+        """Hash of the raw text, 16 hex digits; empty where the identity is unknown."""
+        return self[:16] if len(self) > 32 else ""
+
+    @property
+    def canon(self) -> str:
+        """Hash of the canonical text, 16 hex digits; empty where the identity is unknown."""
+        return self[16:32] if len(self) > 32 else ""
+
+    @property
+    def near(self) -> str:
+        """SimHash of the canonical text, 16 hex digits; empty where the text is short."""
+        return self[32:48] if len(self) > 48 else ""
+
+    @property
+    def size(self) -> int:
+        """Length of the raw text, characters."""
+        return int(self.rpartition(":")[2])
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(pattern=r"^(?:[0-9a-f]{32}(?:[0-9a-f]{16})?)?:[0-9]{1,12}$")
+        return core_schema.no_info_after_validator_function(cls, text)
 
 
 class Message(Record):

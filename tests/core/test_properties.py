@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ def test_epochs_grow_by_one_and_states_alternate_as_a_breaker_does(traffic: list
     assert [d.epoch for d in decisions] == list(range(1, len(decisions) + 1))
     assert all(d.state == "open" for d in decisions if d.action == "block")
     assert all(
-        a.state == "open" for a, b in zip(decisions, decisions[1:], strict=False) if b.message.startswith("The probe")
+        a.state == "open" for a, b in pairwise(decisions) if b.message.startswith("The probe")
     )
 
 
