@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,6 +42,14 @@ class Call:
 NOBODY: Final = Identity()
 IDENTITY: Final[contextvars.ContextVar[Identity]] = contextvars.ContextVar("spanfuse_identity", default=NOBODY)
 CALL: Final[contextvars.ContextVar[Call | None]] = contextvars.ContextVar("spanfuse_call", default=None)
+
+
+def _no_trace() -> str | None:
+    return None
+
+
+trace_source: Callable[[], str | None] = _no_trace
+"""Gives the id of the trace at hand; `spanfuse.otel` puts OpenTelemetry's current span here."""
 
 
 def current() -> Identity:
@@ -149,8 +157,3 @@ def carry(function: Callable[P, R]) -> Callable[P, R]:
     carried.__name__ = getattr(function, "__name__", "carried")
     carried.__wrapped__ = function  # type: ignore[attr-defined]
     return carried
-
-
-def named(identity: Any) -> dict[str, str]:
-    """The names that an identity has, as `check` takes them."""
-    return {k: v for k in Identity.__slots__ if (v := getattr(identity, k))}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
 from spanfuse.availability import FailMode, OnUnavailable
 from spanfuse.blocked import UNAVAILABLE, Blocked
+from spanfuse import context
 from spanfuse.context import IDENTITY, Identity
 from spanfuse.context import session as _session
 from spanfuse.counters import Counters, Counts
@@ -110,7 +111,8 @@ class Guard:
             agent: name of the agent.
             user: id of the user.
             team: team that pays.
-            trace: trace id, 32 hex digits; it names the session where nothing else does.
+            trace: trace id, 32 hex digits; default that of the current span, with `spanfuse.otel`. It names the session
+                where nothing else does.
             messages: the call's conversation, message dicts in the style of OpenAI, Anthropic or GenAI. Read only while a
                 block is limited to a loop, to tell a call that repeats it from one that leaves it.
             prompt: the call's text, where it has no messages.
@@ -143,9 +145,11 @@ class Guard:
                 trace = who.trace
             elif trace.__class__ is not str:
                 trace = str(trace)
+            view = self._table.view
+            if trace is None and (session is None or view.trace):
+                trace = context.trace_source()
             if session is None and trace is not None:
                 session = f"trace:{trace}"
-            view = self._table.view
             if (
                 view.session.get(session)
                 or view.agent.get(agent)

@@ -53,7 +53,7 @@ _NAME_KEYS: Final = ("name", "toolName", "tool_name")
 _ARGUMENT_KEYS: Final = ("arguments", "input", "args", "server_tool_call")
 _RESULT_KEYS: Final = ("response", "result", "content", "output", "server_tool_call_response")
 _MEDIA_KEYS: Final = (
-    "uri", "url", "file_id", "image_url", "source", "input_audio", "file", "data", "file_data", "content",
+    "uri", "url", "file_id", "image_url", "image", "source", "input_audio", "file", "data", "file_data", "content",
 )  # fmt: skip
 
 _ERROR_TEXT: Final = re.compile(

@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
+from spanfuse import context
 from spanfuse.context import IDENTITY
 
 try:
@@ -52,6 +53,9 @@ class ContextSpanProcessor(SpanProcessor):
     thread starts under that parent. What a span says itself is left alone.
     """
 
+    def __init__(self) -> None:
+        context.trace_source = current_trace
+
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
         """Name the span's session, agent, user and team."""
         try:
@@ -66,6 +70,12 @@ class ContextSpanProcessor(SpanProcessor):
                         span.set_attribute(key, found)
         except Exception:
             log.debug("a span was left without its session", exc_info=True)
+
+
+def current_trace() -> str | None:
+    """Id of the current span's trace, 32 hex digits; None outside of one."""
+    found = trace.get_current_span().get_span_context()
+    return f"{found.trace_id:032x}" if found.is_valid else None
 
 
 def _attributes_of(span: Any) -> Mapping[str, Any]:

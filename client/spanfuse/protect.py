@@ -42,8 +42,25 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
         return (yield from _Scoped(scope, function(*args, **kwargs)))
 
     @functools.wraps(function)
-    def async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        return _scoped(lambda: enter(args, kwargs), lambda: function(*args, **kwargs))
+    async def async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+        scope, inner = enter(args, kwargs), function(*args, **kwargs)
+        step: Callable[[], Any] = functools.partial(inner.asend, None)
+        try:
+            while True:
+                try:
+                    with scope:
+                        item = await step()
+                except StopAsyncIteration:
+                    return
+                try:
+                    step = functools.partial(inner.asend, (yield item))
+                except GeneratorExit:
+                    raise
+                except BaseException as error:
+                    step = functools.partial(inner.athrow, error)
+        finally:
+            with scope:
+                await inner.aclose()
 
     if inspect.isasyncgenfunction(function):
         return async_generator
@@ -82,32 +99,10 @@ class _Scoped(Generator[Any, Any, Any]):
         with self._scope:
             return self._inner.send(value)
 
-    def throw(self, *error: Any) -> Any:
+    def throw(self, kind: Any, value: Any = None, at: Any = None, /) -> Any:
         with self._scope:
-            return self._inner.throw(*error)
+            return self._inner.throw(kind if value is None else value)
 
     def close(self) -> None:
         with self._scope:
             self._inner.close()
-
-
-async def _scoped(enter: Callable[[], call], make: Callable[[], AsyncGenerator[Any, Any]]) -> AsyncGenerator[Any, Any]:
-    """The same for an async generator, which has no `yield from`."""
-    scope, inner = enter(), make()
-    step: Callable[[], Any] = functools.partial(inner.asend, None)
-    try:
-        while True:
-            try:
-                with scope:
-                    item = await step()
-            except StopAsyncIteration:
-                return
-            try:
-                step = functools.partial(inner.asend, (yield item))
-            except GeneratorExit:
-                raise
-            except BaseException as error:
-                step = functools.partial(inner.athrow, error)
-    finally:
-        with scope:
-            await inner.aclose()

@@ -1,0 +1,66 @@
+"""What importing the client costs its host."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import spanfuse
+
+HEAVY = (
+    "faust", "aiokafka", "redis", "numpy", "opentelemetry", "grpc", "http.client", "asyncio", "spanfuse_processor",
+)  # fmt: skip
+
+
+def fresh(code: str) -> object:
+    """What a new interpreter prints as JSON."""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    return json.loads(run.stdout)
+
+
+def test_the_public_surface_is_small_and_all_there() -> None:
+    assert spanfuse.__all__ == ["Blocked", "Guard", "Verdict", "instrument", "session"]
+    assert all(getattr(spanfuse, name) for name in spanfuse.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = spanfuse.nothing
+
+
+def test_importing_loads_the_standard_library_only() -> None:
+    found = fresh("import sys, json, spanfuse; print(json.dumps(sorted(sys.modules)))")
+    assert isinstance(found, list)
+    loaded = {name for name in found if name in HEAVY or name.startswith("pydantic")}
+    assert loaded == set()
+
+
+def test_a_guard_on_the_api_loads_pydantic_and_nothing_heavier() -> None:
+    found = fresh(
+        "import sys, json; from spanfuse import Guard; g = Guard('http://127.0.0.1:9'); g.check(session='s'); g.close();"
+        "print(json.dumps(sorted(sys.modules)))"
+    )
+    assert isinstance(found, list)
+    assert {"pydantic", "http.client"} <= set(found)
+    assert not {"faust", "aiokafka", "redis", "numpy", "opentelemetry", "grpc", "spanfuse_processor"} & set(found)
+
+
+def test_importing_takes_less_than_a_tenth_of_a_second() -> None:
+    """The best of five: other work on the machine only ever adds."""
+    code = "import time, json; t = time.perf_counter(); import spanfuse; print(json.dumps(time.perf_counter() - t))"
+    times = [fresh(code) for _ in range(5)]
+    assert min(t for t in times if isinstance(t, float)) < 0.1
+
+
+@pytest.mark.parametrize(
+    ("missing", "use", "extra"),
+    [
+        ("aiokafka", "spanfuse.Guard('kafka://127.0.0.1:9092')", "spanfuse[kafka]"),
+        ("opentelemetry", "spanfuse.instrument()", "spanfuse[otel]"),
+    ],
+)
+def test_a_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
+    found = fresh(
+        f"import sys, json; sys.modules[{missing!r}] = None\nimport spanfuse\n"
+        f"try: {use}\nexcept ImportError as e: print(json.dumps(str(e)))"
+    )
+    assert extra in str(found)
