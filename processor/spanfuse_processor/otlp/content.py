@@ -1,0 +1,146 @@
+"""Content to fingerprints: the only place where the texts of a span are looked at, and the last that sees them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from spanfuse.messages import (
+    FINGERPRINT_ATTRIBUTE,
+    Prints,
+    is_truncated,
+    looks_failed,
+    print_of,
+    read_actions,
+    read_messages,
+    tool_arguments,
+)
+from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
+from spanfuse_processor.otlp.failure import error_message
+from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.values import find, load_json, name
+from spanfuse_schemas import Action, Fingerprint
+from spanfuse_schemas.call import ContentMode
+from spanfuse_schemas.fingerprint import action_print, input_print
+
+MAX_FRESH: Final = 256
+"""New messages, and actions, kept of one call; beyond, they are as good as truncated."""
+
+
+@dataclass(slots=True)
+class Content:
+    """What a call's content comes to."""
+
+    mode: ContentMode
+    prints: Prints
+    messages: Messages = None
+    reply: Messages = None
+    failed: bool = False
+    """For a tool execution: its result reads as an error."""
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of `Call` that fingerprints fill."""
+        prints = self.prints
+        return {
+            "content": self.mode,
+            "history": prints.history,
+            "input": prints.input or input_print(prints.messages),
+            "messages": prints.messages,
+            "prior": prints.prior,
+            "answers": action_print(prints.prior),
+            "actions": prints.actions,
+            "action": action_print(prints.actions),
+            "output": prints.output,
+        }
+
+
+def stated_prints(span: Span, counters: Counter[str]) -> Prints | None:
+    """The fingerprints that the agent's process put on its span."""
+    stated = span.attributes.get(FINGERPRINT_ATTRIBUTE)
+    if stated is None:
+        return None
+    try:
+        found: Prints = Prints.from_json(stated) if isinstance(stated, str) else Prints.model_validate(stated)
+    except ValidationError:
+        counters["fingerprint_invalid"] += 1
+        return None
+    return found
+
+
+def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Content:
+    """Of a model call."""
+    messages, reply = dialect.messages(span), dialect.reply(span)
+    stated = stated_prints(span, counters)
+    if stated is not None:
+        return Content("fingerprint", stated, messages, reply)
+    if messages is None and reply is None:
+        return Content("structure", Prints())
+    if isinstance(messages, Cut):
+        counters["content_truncated"] += 1
+    actions = () if reply is None else (Action(print=Fingerprint()),) if isinstance(reply, Cut) else read_actions(reply)
+    return Content("content", _with_input(messages, _few(actions)), messages, reply)
+
+
+def _with_input(messages: Messages, actions: tuple[Action, ...]) -> Prints:
+    if messages is None:
+        return Prints(actions=actions)
+    if isinstance(messages, Cut):
+        return Prints(input=Fingerprint(size=messages.size), actions=actions)
+    read = read_messages(messages)
+    if len(read.messages) > MAX_FRESH:
+        size = sum(m.print.size for m in read.messages)
+        return Prints(history=read.history, input=Fingerprint(size=size), actions=actions)
+    return Prints(history=read.history, messages=read.messages, prior=_few(read.prior), actions=actions)
+
+
+def _few(actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    if len(actions) <= MAX_FRESH:
+        return actions
+    return (Action(tool=actions[0].tool, print=Fingerprint(size=sum(a.print.size for a in actions))),)
+
+
+def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: bool) -> Content:
+    """Of a tool execution. A failure without a result is told by its message."""
+    attributes = span.attributes
+    tool = name(attributes, dialect.tool_name) or span.name[:256]
+    call_id = name(attributes, dialect.tool_call_id)
+    stated = stated_prints(span, counters)
+    if stated is not None:
+        actions = stated.actions or (Action(tool=tool, print=Fingerprint(), call_id=call_id),)
+        return Content("fingerprint", stated.model_copy(update={"actions": actions}))
+    arguments, result = find(attributes, dialect.tool_arguments), find(attributes, dialect.tool_result)
+    if result is None and failed:
+        result = error_message(span) or None
+    known = Fingerprint() if arguments is None else _print(_unwrapped(arguments))
+    plain = _unwrapped(result)
+    output = None if plain is None else _print(plain)
+    action = Action(tool=tool, print=known, call_id=call_id)
+    mode: ContentMode = "structure" if arguments is None and result is None else "content"
+    return Content(mode, Prints(actions=(action,), output=output), failed=looks_failed(plain))
+
+
+def _unwrapped(value: Any) -> Any:
+    """A value in the form that messages have it in: parsed where it is JSON, even JSON text within JSON text."""
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"':
+        try:
+            inner = load_json(value)
+        except ValueError:
+            return value
+        value = inner if isinstance(inner, str) else value
+    return tool_arguments(value)
+
+
+def _print(value: Any) -> Fingerprint:
+    """Without identity where the value is JSON that was cut, or says that it was."""
+    if isinstance(value, str) and (is_truncated(value) or _cut_json(value)):
+        return Fingerprint(size=len(value))
+    return print_of(value)
+
+
+def _cut_json(text: str) -> bool:
+    """Whether a text begins as a JSON object or array of texts, and does not end as one."""
+    bare = text.strip()
+    return bare[:2] in ('{"', '["', "[{") and bare[-1] not in "}]"

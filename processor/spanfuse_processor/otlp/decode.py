@@ -1,0 +1,35 @@
+"""Bytes to spans: OTLP in protobuf or JSON, read as tolerantly as the wire allows."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from spanfuse_processor.otlp.json_reader import read_json
+from spanfuse_processor.otlp.protobuf_reader import read_protobuf
+from spanfuse_processor.otlp.span import Span
+
+Encoding = Literal["protobuf", "json"]
+
+_WHITE: Final = b" \t\r\n"
+_LOOK: Final = 4096
+
+
+def decode(data: bytes, encoding: Encoding) -> list[Span]:
+    """The spans of an ExportTraceServiceRequest.
+
+    Raises:
+        DecodeError: `data` is no such request; trying again will not help.
+    """
+    return read_json(data) if encoding == "json" else read_protobuf(data)
+
+
+def sniff(data: bytes) -> Encoding:
+    """Which encoding a Kafka message has, since the Collector's exporter does not say.
+
+    JSON begins with a brace. A protobuf request begins with the tag of its first field, 0x0A, which is also a line feed:
+    so bytes that no JSON text holds decide.
+    """
+    head = data[:_LOOK]
+    if head.removeprefix(b"\xef\xbb\xbf").lstrip(_WHITE)[:1] != b"{":
+        return "protobuf"
+    return "protobuf" if any(byte < 0x20 and byte not in _WHITE for byte in head) else "json"

@@ -1,0 +1,72 @@
+"""Whether a span failed, with which error, and whose failure it was."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from spanfuse_processor.otlp.span import STATUS_ERROR, Span
+from spanfuse_processor.otlp.values import bounded
+from spanfuse_schemas.call import ErrorClass
+
+_CODE_KEYS: Final = ("http.response.status_code", "http.status_code", "error.code")
+_CODE_TEXT: Final = re.compile(
+    r"\b(?:error code|status(?:[ _]code)?|HTTP(?:/[\d.]+)?)\W{1,3}([45]\d\d)\b", re.IGNORECASE
+)
+_PROVIDER: Final = re.compile(
+    r"rate.?limit|too.?many.?requests|time.?d?.?out|connect|overloaded|unavailable|internal.?server|server.?error"
+    r"|bad.?gateway|throttl|resource.?exhausted|quota",
+    re.IGNORECASE,
+)
+_CLIENT: Final = re.compile(
+    r"bad.?request|invalid|context.?length|context.?window|authentication|unauthor|permission|forbidden|not.?found"
+    r"|unprocessable|validation|content.?(?:policy|filter)|cancel|keyboard.?interrupt|generator.?exit|too.?large"
+    r"|\bblocked\b|spanfuse|(?:Value|Type|Key|Attribute|Index)Error",
+    re.IGNORECASE,
+)
+
+
+def error_type(span: Span) -> str:
+    """`error.type`, else the type of the exception that was recorded, else `error`; empty for a success."""
+    stated = bounded(span.attributes.get("error.type"))
+    if span.status_code != STATUS_ERROR and not stated:
+        return ""
+    return stated or bounded(exception(span).get("exception.type")) or "error"
+
+
+def exception(span: Span) -> dict[str, Any]:
+    """Attributes of the last exception that was recorded on a span."""
+    return next((e.attributes for e in reversed(span.events) if e.name == "exception"), {})
+
+
+def error_message(span: Span) -> str:
+    """What the failure said, for telling one from another; never stored."""
+    for value in (span.status_message, exception(span).get("exception.message"), span.attributes.get("error.message")):
+        if isinstance(value, str) and value:
+            return value[:4096]
+    return ""
+
+
+def error_class(span: Span, error: str) -> ErrorClass:
+    """Whose failure a model call is: the provider's where nothing says that the request was at fault.
+
+    A status code decides, then the error's type, then its message.
+    """
+    code = _status_code(span, error)
+    if code:
+        return "provider" if code >= 500 or code in (408, 429) else "client"
+    for text in (error, error_message(span)):
+        if _PROVIDER.search(text):
+            return "provider"
+        if _CLIENT.search(text):
+            return "client"
+    return "provider"
+
+
+def _status_code(span: Span, error: str) -> int:
+    for value in (error, *(span.attributes.get(key) for key in _CODE_KEYS)):
+        text = str(value) if isinstance(value, (int, str)) else ""
+        if len(text) == 3 and text.isdecimal() and text[0] in "45":
+            return int(text)
+    found = _CODE_TEXT.search(error_message(span))
+    return int(found[1]) if found else 0

@@ -1,0 +1,206 @@
+"""OTLP/JSON to spans. Our own reader: protobuf's JSON mapping expects ids in base64 and refuses what it does not know.
+
+Keys may be lowerCamelCase or snake_case, ids hex in any case (or base64), enums names or numbers, 64-bit numbers strings
+or numbers; unknown fields are ignored, and a span that is no object becomes one without ids, which the normaliser counts.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+
+from spanfuse_processor.errors import DecodeError
+from spanfuse_processor.otlp.span import Span, SpanEvent
+
+MAX_DEPTH: Final = 32
+"""Attribute values nested deeper than this are left out."""
+
+_HEX: Final = re.compile(r"[0-9a-f]+")
+_KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
+_STATUS: Final = {"OK": 1, "ERROR": 2}
+_SPANS_KEYS: Final = ("resourceSpans", "resource_spans")
+
+
+def read_json(data: bytes) -> list[Span]:
+    """The spans of an OTLP/JSON ExportTraceServiceRequest.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    request = _load(data)
+    if not isinstance(request, dict) or (request and not any(key in request for key in _SPANS_KEYS)):
+        raise DecodeError("not an OTLP JSON request: no object with resourceSpans")
+    return [
+        _span(span, resource, scope)
+        for group in _list(request, *_SPANS_KEYS)
+        for resource in [_attributes(_dict(_get(group, "resource")))]
+        for scoped in _list(group, "scopeSpans", "scope_spans")
+        for scope in [_text(_get(_dict(_get(scoped, "scope")), "name"))]
+        for span in _list(scoped, "spans")
+    ]
+
+
+def _load(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        pass
+    try:  # NaN, bytes that are no UTF-8, lone surrogates, a byte order mark: others do send them
+        return json.loads(data.decode("utf-8-sig", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from error
+
+
+def _get(item: Any, *keys: str) -> Any:
+    if isinstance(item, dict):
+        for key in keys:
+            if key in item:
+                return item[key]
+    return None
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(item: Any, *keys: str) -> list[Any]:
+    found = _get(item, *keys)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise DecodeError(f"not an OTLP JSON request: {keys[0]} is no array")
+    return found
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _int(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError, OverflowError):
+        return 0
+
+
+def _enum(value: Any, names: Mapping[str, int]) -> int:
+    """An enum by number, or by name with whatever prefix."""
+    if isinstance(value, str) and not value.isdigit():
+        return names.get(value.rpartition("_")[2].upper(), 0)
+    return _int(value)
+
+
+def _id(value: Any, size: int) -> str:
+    """An id of `size` bytes as lower-case hex."""
+    if not isinstance(value, str):
+        return ""
+    text = value.strip().lower()
+    if len(text) != 2 * size or not _HEX.fullmatch(text):
+        text = _from_base64(value.strip(), size)
+    return "" if not text.strip("0") else text
+
+
+def _from_base64(value: str, size: int) -> str:
+    if len(value) != -(-size // 3) * 4:
+        return ""
+    try:
+        raw = base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        return ""
+    return raw.hex() if len(raw) == size else ""
+
+
+def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
+    if not isinstance(span, dict):
+        return Span("", "")
+    status = _dict(span.get("status"))
+    return Span(
+        _id(_get(span, "traceId", "trace_id"), 16),
+        _id(_get(span, "spanId", "span_id"), 8),
+        _id(_get(span, "parentSpanId", "parent_span_id"), 8),
+        _text(span.get("name")),
+        _enum(span.get("kind"), _KINDS),
+        _int(_get(span, "startTimeUnixNano", "start_time_unix_nano")),
+        _int(_get(span, "endTimeUnixNano", "end_time_unix_nano")),
+        _attributes(span),
+        _events(span.get("events")),
+        _enum(status.get("code"), _STATUS),
+        _text(status.get("message")),
+        scope,
+        resource,
+    )
+
+
+def _events(events: Any) -> list[SpanEvent]:
+    if not isinstance(events, list):
+        return []
+    return [
+        SpanEvent(_text(e.get("name")), _int(_get(e, "timeUnixNano", "time_unix_nano")), _attributes(e))
+        for e in events
+        if isinstance(e, dict)
+    ]
+
+
+def _attributes(item: dict[str, Any]) -> dict[str, Any]:
+    return _pairs(item.get("attributes"), 0)
+
+
+def _pairs(pairs: Any, depth: int) -> dict[str, Any]:
+    if not isinstance(pairs, list):
+        return {}
+    return {_text(p.get("key")): _value(p.get("value"), depth) for p in pairs if isinstance(p, dict)}
+
+
+def _value(value: Any, depth: int) -> Any:
+    """An AnyValue; a bare JSON scalar counts as itself."""
+    if not isinstance(value, dict):
+        return None if isinstance(value, list) else value
+    for key, inner in value.items():
+        read = _READERS.get(key)
+        if read is not None:
+            return read(inner, depth + 1) if depth <= MAX_DEPTH else None
+    return None
+
+
+def _number(value: Any, _: int) -> Any:
+    """A 64-bit number that JSON may write as a string."""
+    try:
+        return int(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
+
+
+def _double(value: Any, _: int) -> Any:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _bytes(value: Any, _: int) -> Any:
+    try:
+        return base64.b64decode(value)
+    except (binascii.Error, ValueError, TypeError):
+        return None
+
+
+def _array(value: Any, depth: int) -> Any:
+    values = _get(value, "values")
+    return [_value(v, depth) for v in values] if isinstance(values, list) else []
+
+
+_READERS: Final = {
+    **dict.fromkeys(("stringValue", "string_value"), lambda value, _: _text(value)),
+    **dict.fromkeys(("boolValue", "bool_value"), lambda value, _: value),
+    **dict.fromkeys(("intValue", "int_value"), _number),
+    **dict.fromkeys(("doubleValue", "double_value"), _double),
+    **dict.fromkeys(("arrayValue", "array_value"), _array),
+    **dict.fromkeys(("kvlistValue", "kvlist_value"), lambda value, depth: _pairs(_get(value, "values"), depth)),
+    **dict.fromkeys(("bytesValue", "bytes_value"), _bytes),
+}

@@ -1,0 +1,223 @@
+"""Spans to calls: content-free, priced, each with the session that it belongs to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from spanfuse_processor.core.pricing import Prices
+from spanfuse_processor.otlp.content import Content, model_content, tool_content
+from spanfuse_processor.otlp.dialects import dialect_of
+from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
+from spanfuse_processor.otlp.failure import error_class, error_type
+from spanfuse_processor.otlp.nested import Candidate, seen_once
+from spanfuse_processor.otlp.provider import provider_and_model
+from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.traces import Node, Traces
+from spanfuse_processor.otlp.usage import finish_reason, read_usage, reported_cost, ttft_ns
+from spanfuse_processor.otlp.values import Keys, bounded, find, name
+from spanfuse_schemas import Call, CallBatch, Tokens
+
+MAX_AHEAD_NS: Final = 5 * 60 * 1_000_000_000
+"""A span that ends later than this after its receipt has a wrong clock: it is moved to end with its receipt."""
+
+_TEAM_RESOURCE: Final[Keys] = ("team.id", "team", "department", "service.namespace")
+_OPERATIONS: Final = {
+    "llm": "chat",
+    "embedding": "embeddings",
+    "completion": "text_completion",
+    "tool": "execute_tool",
+}
+
+
+class _View(NamedTuple):
+    """A span and how it is read."""
+
+    span: Span
+    dialect: Dialect
+    role: Role
+    node: Node
+
+
+class Normaliser:
+    """Makes calls of spans. It remembers, bounded, what ancestors in earlier batches said of session, user, team and agent.
+
+    Args:
+        prices: what a call costs where its span does not say.
+        session_keys: attributes that name the session, before those of the dialects.
+        user_keys: the same for the user.
+        team_keys: the same for the team.
+    """
+
+    def __init__(
+        self,
+        prices: Prices,
+        *,
+        session_keys: Iterable[str] = (),
+        user_keys: Iterable[str] = (),
+        team_keys: Iterable[str] = (),
+    ) -> None:
+        self.prices = prices
+        self.counters: Counter[str] = Counter()
+        """Spans that made no call, by reason (`agent`, `other`, `invalid`, `nested`, `failed`), and what was repaired."""
+        self._traces = Traces()
+        self._session: Keys = tuple(session_keys)
+        self._user: Keys = tuple(user_keys)
+        self._team: Keys = tuple(team_keys)
+
+    def batch(self, spans: Iterable[Span], received_ns: int) -> CallBatch:
+        """The calls among the spans of one request, in the order of their ends.
+
+        Args:
+            received_ns: when they were received, nanoseconds since the Unix epoch.
+        """
+        views = [view for span in spans if (view := self._view(span)) is not None]
+        for view in views:
+            self._traces.add(view.span.trace_id, view.node)
+        found = [c for view in views if view.role in ("llm", "tool") and (c := self._candidate(view, received_ns))]
+        calls, nested = seen_once(found, self._traces)
+        if nested:
+            self.counters["nested"] += nested
+        calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
+        return CallBatch.model_construct(calls=tuple(calls), resets=())
+
+    def _view(self, span: Span) -> _View | None:
+        if not span.trace_id or not span.span_id:
+            self.counters["invalid"] += 1
+            return None
+        dialect = dialect_of(span)
+        role = _role(span, dialect)
+        if role in ("agent", "other"):
+            self.counters[role] += 1
+        attributes = span.attributes
+        node = Node(
+            span.span_id,
+            span.parent_span_id,
+            role,
+            name(attributes, self._session + dialect.session),
+            name(attributes, self._user + dialect.user),
+            name(attributes, self._team + dialect.team),
+            name(attributes, dialect.agent) or (_agent_span(span, dialect) if role == "agent" else ""),
+        )
+        return _View(span, dialect, role, node)
+
+    def _candidate(self, view: _View, received_ns: int) -> Candidate | None:
+        try:
+            return self._model_call(view, received_ns) if view.role == "llm" else self._tool_call(view, received_ns)
+        except Exception:  # one span that no reader foresaw must not take its batch with it
+            self.counters["failed"] += 1
+            return None
+
+    def _model_call(self, view: _View, received_ns: int) -> Candidate:
+        span, dialect, _, _ = view
+        content = model_content(span, dialect, self.counters)
+        error = error_type(span)
+        provider, model = provider_and_model(span, dialect)
+        base = self._base(view, received_ns)
+        usage = self._usage(span, dialect, content, error, provider, model, base["end_ns"])
+        call = Call(
+            kind="llm",
+            **base,
+            provider=provider,
+            model=model,
+            finish_reason="" if error else finish_reason(span, dialect, content.reply),
+            error_type=error,
+            error_class=error_class(span, error) if error else "",
+            ttft_ns=ttft_ns(span, dialect),
+            **usage,
+            **content.fields(),
+        )
+        return Candidate(call, span.scope, name(span.attributes, dialect.response_id))
+
+    def _usage(
+        self, span: Span, dialect: Dialect, content: Content, error: str, provider: str, model: str, at_ns: int
+    ) -> dict[str, Any]:
+        """Tokens and cost. A failure of which no usage was reported has none."""
+        known, estimated = read_usage(span, dialect, (content.messages, content.reply), self.counters)
+        if error and estimated:
+            return {"tokens": Tokens()}
+        reported = reported_cost(span, dialect, self.counters)
+        cost, source = (reported, "reported") if reported else self.prices.cost(provider, model, known, at_ns)
+        if estimated:
+            self.counters["usage_estimated"] += 1
+            source = source if cost else "unknown"
+        return {"tokens": known, "usage_estimated": estimated, "cost_nano_usd": cost, "cost_source": source}
+
+    def _tool_call(self, view: _View, received_ns: int) -> Candidate:
+        span, dialect, _, _ = view
+        error = error_type(span)
+        content = tool_content(span, dialect, self.counters, bool(error))
+        if content.failed and not error:
+            error = "error"
+        call = Call(
+            kind="tool",
+            **self._base(view, received_ns),
+            error_type=error,
+            error_class="tool" if error else "",
+            **content.fields(),
+        )
+        return Candidate(call, span.scope, "")
+
+    def _base(self, view: _View, received_ns: int) -> dict[str, Any]:
+        """Identity and times."""
+        span, dialect, role, _ = view
+        start, end = self._times(span, received_ns)
+        operation = name(span.attributes, dialect.operation).lower() or str(role)
+        return {
+            "trace_id": span.trace_id,
+            "span_id": span.span_id,
+            "parent_span_id": span.parent_span_id,
+            "start_ns": start,
+            "end_ns": end,
+            "operation": _OPERATIONS.get(operation, operation),
+            **self._identity(view),
+        }
+
+    def _times(self, span: Span, received_ns: int) -> tuple[int, int]:
+        end = span.end_ns or span.start_ns or received_ns
+        start = min(span.start_ns or end, end)
+        if end > received_ns + MAX_AHEAD_NS:
+            self.counters["clamped"] += 1
+            return max(0, received_ns - (end - start)), received_ns
+        return start, end
+
+    def _identity(self, view: _View) -> dict[str, str]:
+        """Session, user, team and agent: the span's own, else the nearest ancestor's, else the resource's."""
+        span, node = view.span, view.node
+        session, user, team, agent = node.session, node.user, node.team, node.agent
+        if not (session and user and team and agent):
+            for above in self._traces.ancestors(span.trace_id, node.parent):
+                session, user, team = session or above.session, user or above.user, team or above.team
+                agent = agent or (above.agent if above.role == "agent" else "")
+        source = "explicit" if node.session else "inherited" if session else "trace"
+        return {
+            "session": session or f"trace:{span.trace_id}",
+            "session_source": source,
+            "user": user,
+            "team": team or name(span.resource, _TEAM_RESOURCE),
+            "agent": agent or _service(span),
+        }
+
+
+def _role(span: Span, dialect: Dialect) -> Role:
+    for key, roles in dialect.roles:
+        value = span.attributes.get(key)
+        if isinstance(value, str) and value:
+            return roles.get(value, "other") if value in roles else roles.get(value.lower(), "other")
+    return dialect.role_otherwise(span)
+
+
+def _agent_span(span: Span, dialect: Dialect) -> str:
+    own = dialect.agent_span
+    if own is None:
+        first, _, rest = span.name.partition(" ")
+        return bounded(rest) if first == "invoke_agent" else ""
+    if span.attributes.get(own.attribute) != own.value:
+        return ""
+    return bounded(find(span.attributes, own.keys)) or bounded(span.name)
+
+
+def _service(span: Span) -> str:
+    found = bounded(span.resource.get("service.name"))
+    return "" if found.startswith("unknown_service") else found

@@ -1,0 +1,116 @@
+"""OTLP protobuf to spans."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, Final
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.message import DecodeError as ProtobufError
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+
+from spanfuse_processor.errors import DecodeError
+from spanfuse_processor.otlp.span import Span, SpanEvent
+
+MAX_DEPTH: Final = 32
+"""Attribute values nested deeper than this are left out."""
+
+_NO_ID: Final = ("0" * 16, "0" * 32)
+
+
+def read_protobuf(data: bytes) -> list[Span]:
+    """The spans of a protobuf ExportTraceServiceRequest. Text that is no UTF-8 is read with replacement characters.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    request: Any = trace_service_pb2.ExportTraceServiceRequest()
+    try:
+        request.ParseFromString(data)
+    except ProtobufError:
+        request = _lenient_request()()
+        try:
+            request.ParseFromString(data)
+        except ProtobufError as error:
+            raise DecodeError(f"not an OTLP protobuf request: {error}") from error
+    return [
+        _span(span, resource, scope)
+        for group in request.resource_spans
+        for resource in [_attributes(group.resource.attributes)]
+        for scoped in group.scope_spans
+        for scope in [_text(scoped.scope.name)]
+        for span in scoped.spans
+    ]
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else value.decode("utf-8", "replace")
+
+
+def _id(value: bytes, size: int) -> str:
+    text = value.hex() if len(value) == size else ""
+    return "" if text in _NO_ID else text
+
+
+def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
+    return Span(
+        _id(span.trace_id, 16),
+        _id(span.span_id, 8),
+        _id(span.parent_span_id, 8),
+        _text(span.name),
+        span.kind,
+        span.start_time_unix_nano,
+        span.end_time_unix_nano,
+        _attributes(span.attributes),
+        [SpanEvent(_text(e.name), e.time_unix_nano, _attributes(e.attributes)) for e in span.events],
+        span.status.code,
+        _text(span.status.message),
+        scope,
+        resource,
+    )
+
+
+def _attributes(pairs: Any) -> dict[str, Any]:
+    return {_text(pair.key): _value(pair.value, 0) for pair in pairs}
+
+
+def _value(value: Any, depth: int) -> Any:
+    which = value.WhichOneof("value")
+    if which is None or depth > MAX_DEPTH:
+        return None
+    if which == "string_value":
+        return _text(value.string_value)
+    if which == "array_value":
+        return [_value(v, depth + 1) for v in value.array_value.values]
+    if which == "kvlist_value":
+        return {_text(pair.key): _value(pair.value, depth + 1) for pair in value.kvlist_value.values}
+    return getattr(value, which)
+
+
+@lru_cache(maxsize=1)
+def _lenient_request() -> type[Any]:
+    """The same message with `bytes` for every `string`: protobuf refuses a whole request for one text that is no UTF-8."""
+    pool = descriptor_pool.DescriptorPool()
+    for file in _files(trace_service_pb2.DESCRIPTOR):
+        proto = descriptor_pb2.FileDescriptorProto()
+        file.CopyToProto(proto)
+        for message in proto.message_type:
+            _loosen(message)
+        pool.Add(proto)
+    name = trace_service_pb2.ExportTraceServiceRequest.DESCRIPTOR.full_name
+    found: type[Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    return found
+
+
+def _files(file: Any) -> list[Any]:
+    """A file after those it depends on, each once."""
+    found = [dependency for part in file.dependencies for dependency in _files(part)]
+    return list({part.name: part for part in [*found, file]}.values())
+
+
+def _loosen(message: descriptor_pb2.DescriptorProto) -> None:
+    for field in message.field:
+        if field.type == field.TYPE_STRING:
+            field.type = field.TYPE_BYTES
+    for nested in message.nested_type:
+        _loosen(nested)

@@ -1,0 +1,108 @@
+"""Reading single attribute values: found under the first of some keys, cleaned, bounded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from spanfuse_schemas.fingerprint import exact_hash
+
+MAX_NAME: Final = 256
+"""Longest name or id that is kept, characters."""
+MAX_TOKENS: Final = 100_000_000
+"""More tokens than this in one call are an error of the instrumentation."""
+MAX_COST_USD: Final = 100_000.0
+"""A call that costs more than this is an error of the instrumentation, USD."""
+
+
+class JsonKey(NamedTuple):
+    """A field of the JSON object in an attribute."""
+
+    attribute: str
+    field: str
+
+
+Keys = tuple[str | JsonKey, ...]
+"""Where a value may be, in order."""
+
+
+def load_json(text: str) -> Any:
+    """Parse JSON, also with NaN or lone surrogates.
+
+    Raises:
+        ValueError: it is none, or nested too deep.
+    """
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        pass
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def find(attributes: dict[str, Any], keys: Keys) -> Any:
+    """The first value under `keys` that is not empty; `None` where there is none."""
+    for key in keys:
+        if isinstance(key, str):
+            value = attributes.get(key)
+        elif key.attribute in attributes:
+            value = _field(attributes[key.attribute], key)
+        else:
+            continue
+        if value is not None and value != "":
+            return value
+    return None
+
+
+def _field(value: Any, key: JsonKey) -> Any:
+    if isinstance(value, str) and value[:1] == "{":
+        try:
+            value = load_json(value)
+        except ValueError:
+            return None
+    return value.get(key.field) if isinstance(value, dict) else None
+
+
+def name(attributes: dict[str, Any], keys: Keys) -> str:
+    """A name or id as bounded text: beyond `MAX_NAME` characters its end is replaced by a hash of the whole."""
+    return bounded(find(attributes, keys))
+
+
+def bounded(value: Any) -> str:
+    """A scalar as text of at most `MAX_NAME` characters; empty for anything else."""
+    if isinstance(value, str):
+        text = value.strip()
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        text = str(value)
+    else:
+        return ""
+    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 17]}~{exact_hash(text)}"
+
+
+def number(value: Any) -> float | None:
+    """A finite number, also out of text; `None` for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        found = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
+
+
+def tokens(attributes: dict[str, Any], keys: Keys, counters: Counter[str]) -> int | None:
+    """A count of tokens; `None` where there is none, or none that can be (NaN, negative, absurd: counted)."""
+    value = find(attributes, keys)
+    if value is None:
+        return None
+    found = number(value)
+    if found is None or not 0 <= found <= MAX_TOKENS:
+        counters["tokens_invalid"] += 1
+        return None
+    return int(found)
