@@ -98,9 +98,7 @@ def test_epochs_grow_by_one_and_states_alternate_as_a_breaker_does(traffic: list
     decisions = [d for c in _calls(traffic) for d in pipeline.step(session, c).decisions]
     assert [d.epoch for d in decisions] == list(range(1, len(decisions) + 1))
     assert all(d.state == "open" for d in decisions if d.action == "block")
-    assert all(
-        a.state == "open" for a, b in pairwise(decisions) if b.message.startswith("The probe")
-    )
+    assert all(a.state == "open" for a, b in pairwise(decisions) if b.message.startswith("The probe"))
 
 
 @given(TRAFFIC, st.integers(1, 7))

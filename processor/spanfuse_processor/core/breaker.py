@@ -67,6 +67,7 @@ def _probed(
         return None
     if verdict == "good":
         session.steps.clear()
+        session.prompts.clear()
         session.lanes.clear()
         session.errors.clear()
         session.cooldown_s = 0.0

@@ -85,6 +85,7 @@ class SessionState:
         "lanes",
         "last_ns",
         "open_tools",
+        "prompts",
         "seen",
         "steps",
         "tokens",
@@ -106,6 +107,9 @@ class SessionState:
         self.last_ns = 0
         self.seen = SeenSpans()
         self.steps = Steps()
+        """Actions and what they brought."""
+        self.prompts = Steps()
+        """Prompts with which an agent started over: a sequence of their own, as a framework may ask between any two steps."""
         self.lanes: dict[str, PromptRun] = {}
         """Per agent of the session, so that agents which take turns do not break one another's runs."""
         self.open_tools: list[str] = []
@@ -135,7 +139,8 @@ class SessionState:
         """The state as versioned msgpack."""
         record = [
             STATE_VERSION, self.key, self.calls, self.tools, self.tokens, self.cost_nano_usd, self.first_ns, self.last_ns,
-            self.seen.snapshot(), self.steps.snapshot(), {name: _dump(lane) for name, lane in self.lanes.items()},
+            self.seen.snapshot(), self.steps.snapshot(), self.prompts.snapshot(),
+            {name: _dump(lane) for name, lane in self.lanes.items()},
             self.open_tools, self.tool_actions, self.tool_spans,
             self.errors, _dump(self.velocity), self.fired, self.decision.to_json() if self.decision else b"",
             self.cooldown_s, self.epoch,
@@ -164,11 +169,12 @@ class SessionState:
         state = cls(key)
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
-            seen, steps, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity,
+            seen, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity,
             state.fired, decision, state.cooldown_s, state.epoch,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
         state.steps = Steps.restore(steps)
+        state.prompts = Steps.restore(prompts)
         state.lanes = {name: _load(PromptRun(), values) for name, values in lanes.items()}
         _load(state.velocity, velocity)
         state.decision = Decision.from_json(decision) if decision else None

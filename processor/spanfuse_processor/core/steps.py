@@ -147,23 +147,20 @@ class Steps:
         self.__init__()  # type: ignore[misc]
 
     def snapshot(self) -> list[Any]:
-        """The ring; the runs; the number of unknown symbols."""
-        return [
-            [tuple(s) for s in self.ring],
-            list(self.canons),
-            list(self.actions),
-            self.runs,
-            self.action_runs,
-            self.repeats,
-            self.unknown,
-        ]
+        """The ring, the runs, and the number of unknown symbols; the symbols follow from them."""
+        ring = [tuple(s) for s in self.ring]
+        return [ring, self.runs, self.action_runs, self.repeats, self.unknown] if ring else []
 
     @classmethod
     def restore(cls, data: list[Any]) -> Steps:
         """The inverse of `snapshot`."""
         steps = cls()
-        steps.ring.extend(Step(*s) for s in data[0])
-        steps.canons.extend(data[1])
-        steps.actions.extend(data[2])
-        steps.runs, steps.action_runs, steps.repeats, steps.unknown = list(data[3]), list(data[4]), data[5], data[6]
+        if data:
+            ring, steps.runs, steps.action_runs, steps.repeats, steps.unknown = data
+            steps.ring.extend(Step(*s) for s in ring)
+            unknown = steps.unknown - sum(not s.canon for s in steps.ring) - sum(not s.action for s in steps.ring)
+            steps.unknown = unknown
+            for step in steps.ring:
+                steps.canons.append(steps._symbol(step.canon))
+                steps.actions.append(steps._symbol(step.action))
         return steps

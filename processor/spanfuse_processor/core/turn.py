@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_LANES, PromptRun, SessionState
-from spanfuse_processor.core.steps import Step, mix
+from spanfuse_processor.core.steps import Step, Steps, mix
 from spanfuse_schemas import Call, Fingerprint, Message, Rules
 from spanfuse_schemas.fingerprint import alike, input_print
 from spanfuse_schemas.policy import Near
@@ -101,7 +101,7 @@ def _turn_step(session: SessionState, call: Call) -> Step | None:
         return None
     failed = bool(call.messages) and all(m.error for m in call.messages)
     step = _step("turn", session, call, action, call.input, tools[0] if len(tools) == 1 else "", failed)
-    return None if _is_sibling(session, call, step) else _append(session, call.agent, step)
+    return None if _is_sibling(session.steps, call, step) else _append(session, call.agent, step)
 
 
 def _restated(session: SessionState, tools: list[str]) -> bool:
@@ -120,13 +120,16 @@ def _prompt_step(session: SessionState, call: Call) -> Step | None:
     if call.input is None:
         return None
     step = _step("prompt", session, call, call.input, call.input, "", False)
-    return None if _is_sibling(session, call, step) else _append(session, call.agent, step)
+    if _is_sibling(session.prompts, call, step):
+        return None
+    session.prompts.append(step)
+    return step
 
 
-def _is_sibling(session: SessionState, call: Call, step: Step) -> bool:
+def _is_sibling(steps: Steps, call: Call, step: Step) -> bool:
     """The same request in parallel with the last one is the same step (best of n, a fan-out)."""
-    last = session.steps.last
-    return last is not None and last.canon == step.canon and last.canon != 0 and call.start_ns < last.end_ns
+    last = steps.last
+    return last is not None and last.canon == step.canon != 0 and call.start_ns < last.end_ns
 
 
 def _step(
@@ -160,9 +163,9 @@ def _step(
 
 def _append(session: SessionState, agent: str, step: Step) -> Step:
     steps = session.steps
-    if step.kind != "prompt" and (not step.canon or not steps.count(step.canon)):
-        lane(session, agent).novel += 1
     steps.append(step)
+    if not step.canon or steps.count(step.canon) == 1:
+        lane(session, agent).novel += 1
     return step
 
 

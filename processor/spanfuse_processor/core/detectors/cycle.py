@@ -15,20 +15,31 @@ from spanfuse_schemas.policy import Cycle
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
+    """Look at the sequence that this call has extended, and at the one that it is about to."""
+    rule, step = turn.rules.cycle, turn.step
+    if rule.mode == "off":
+        return None
+    if step is not None and step.kind == "prompt" and session.prompts.repeats:
+        found = _look(session.prompts, session, turn, rule)
+        if found:
+            return found
+    return _look(session.steps, session, turn, rule)
+
+
+def _look(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) -> Finding | None:
     """Look for the shortest period with enough rounds."""
-    steps, rule = session.steps, turn.rules.cycle
-    done_step = turn.step is not None and steps.repeats
+    done_step = turn.step is not None and steps.repeats and steps.last is turn.step
     foreseen = turn.pending != 0 and turn.pending in steps.actions
-    if rule.mode == "off" or not (done_step or foreseen):
+    if not (done_step or foreseen):
         return None
     for period in range(2, rule.max_period + 1):
         done = steps.runs[period]
         needed = (rule.rounds - 1) * period
         if done_step and done >= needed and steps.distinct(period):
-            return _finding(session, turn, rule, period, foreseen=False)
+            return _finding(steps, session, turn, rule, period, foreseen=False)
         if foreseen and done == needed - 1 and _completes(steps, turn, period):
-            return _finding(session, turn, rule, period, foreseen=True)
-    return _on_actions(session, turn, rule) if done_step else None
+            return _finding(steps, session, turn, rule, period, foreseen=True)
+    return _on_actions(steps, session, turn, rule) if done_step else None
 
 
 def _completes(steps: Steps, turn: Turn, period: int) -> bool:
@@ -39,8 +50,8 @@ def _completes(steps: Steps, turn: Turn, period: int) -> bool:
     return expected.kind == "turn" and expected.action == turn.pending
 
 
-def _finding(session: SessionState, turn: Turn, rule: Cycle, period: int, *, foreseen: bool) -> Finding:
-    ring = session.steps.ring
+def _finding(steps: Steps, session: SessionState, turn: Turn, rule: Cycle, period: int, *, foreseen: bool) -> Finding:
+    ring = steps.ring
     round_ = list(ring)[-period:]
     first = ring[-min(len(ring), rule.rounds * period - foreseen)]
     return Finding(
@@ -64,8 +75,8 @@ def _finding(session: SessionState, turn: Turn, rule: Cycle, period: int, *, for
     )
 
 
-def _on_actions(session: SessionState, turn: Turn, rule: Cycle) -> Finding | None:
-    runs, ring = session.steps.action_runs, session.steps.ring
+def _on_actions(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) -> Finding | None:
+    runs, ring = steps.action_runs, steps.ring
     for period in range(2, rule.max_period + 1):
         needed = (rule.action_rounds - 1) * period
         if runs[period] >= needed and len({s.action for s in list(ring)[-period:]}) > 1:
