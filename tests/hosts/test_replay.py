@@ -80,7 +80,8 @@ def test_a_line_that_is_too_long_is_skipped_without_being_held(tmp_path: Path, m
 
 
 def test_a_compressed_file_that_ends_early_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    path = write_lines(tmp_path / "r.jsonl.gz", [json.dumps({"pad": os.urandom(200_000).hex()}), *repeater(3)])
+    long = request(chat_span(9, [("user", os.urandom(200_000).hex())]))
+    path = write_lines(tmp_path / "r.jsonl.gz", [long, *repeater(3)])
     path.write_bytes(path.read_bytes()[:-100])
     report = replayed(path, write_lines(tmp_path / "h.jsonl", healthy(3)))
     assert (report.undecodable, report.files, report.sessions["h"].calls) == (1, 1, 3)

@@ -21,11 +21,15 @@ class Api:
 
     Args:
         url: base URL, such as `http://127.0.0.1:8787`.
+
+    Raises:
+        SpanfuseError: if `url` is none.
     """
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
-        self._client = httpx.Client(base_url=self._url, timeout=TIMEOUT_S, trust_env=False)
+        with self._reaching():
+            self._client = httpx.Client(base_url=self._url, timeout=TIMEOUT_S, trust_env=False)
 
     def __enter__(self) -> Api:
         return self

@@ -163,10 +163,10 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
         if closed is None:
             raise Problem(f"{key}: the API knows no such breaker")
     else:
-        from spanfuse_processor.cli.kafka import kafka_settings, reset_over_kafka
-
         if not key.startswith("session:"):
             raise click.UsageError("only the breakers of sessions can be reset over Kafka")
+        from spanfuse_processor.cli.kafka import kafka_settings, reset_over_kafka
+
         decision = reset_over_kafka(kafka_settings(config_path, brokers), key, actor, timeout_s)
         closed = {"key": decision.key, "state": decision.state, "epoch": decision.epoch}
     if output == "json":

@@ -43,9 +43,10 @@ def replay(files: tuple[Path, ...], config_path: Path | None, report_path: Path 
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.replay import replay_files
 
+    config = load_config(config_path)
     if report_path is not None:
         report_path.touch()  # fail now rather than after an hour
-    report = replay_files(load_config(config_path), files)
+    report = replay_files(config.policy(), files, prices=config.prices())
     if report_path is not None:
         _write(report_path, report)
     if output == "json":
@@ -97,8 +98,8 @@ def _coverage(report: Report) -> Table:
     table = _table("Coverage", ">count", "of what")
     for name, meaning in COVERAGE.items():
         table.add_row(str(report.coverage[name]), meaning)
-    for reason, number in sorted(report.skipped.items()):
-        table.add_row(str(number), f"spans that are no call: {reason}")
+    for reason, number in sorted(report.ingest.items()):
+        table.add_row(str(number), f"spans that ingest counted as: {reason}")
     table.add_row(str(report.undecodable), "undecodable requests and files")
     return table
 

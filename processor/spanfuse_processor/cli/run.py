@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,8 @@ def up(config_path: Path | None) -> None:
     Example:
       spanfuse up --config spanfuse.yaml
     """
+    import asyncio
+
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.embedded import run_embedded
 

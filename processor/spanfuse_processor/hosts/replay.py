@@ -58,8 +58,8 @@ class Report:
     """By session id, in the order of their first call."""
     coverage: Counter[str] = field(default_factory=Counter)
     """How much of the traffic the rules can see; `spans` decoded, `calls` made of them, and how many had what."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    """Spans that are no call, by reason."""
+    ingest: Counter[str] = field(default_factory=Counter)
+    """What the normaliser counted: spans that made no call, by reason, and what it repaired."""
     rules: Counter[str] = field(default_factory=Counter)
     """Detections by rule."""
     files: int = 0
@@ -74,7 +74,7 @@ class Report:
         return {
             "sessions": [_session_dict(s) for s in self.sessions.values()],
             "coverage": {name: self.coverage[name] for name in COVERAGE}
-            | {"skipped": dict(sorted(self.skipped.items()))},
+            | {"ingest": dict(sorted(self.ingest.items()))},
             "rules": dict(sorted(self.rules.items())),
             "undecodable": self.undecodable,
         }
@@ -182,7 +182,7 @@ class Replay:
                 self._undecodable(path.name, str(error))
             else:
                 self.report.files += 1
-        self.report.skipped = Counter(self._normaliser.counters)
+        self.report.ingest = Counter(self._normaliser.counters)
         return self.report
 
     def _undecodable(self, where: str, why: str) -> None:
