@@ -1,0 +1,1 @@
+"""The stream host: faust-streaming on Kafka. Read host.py first; nothing else in spanfuse imports faust."""

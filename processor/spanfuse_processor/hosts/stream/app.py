@@ -1,0 +1,61 @@
+"""The Faust app: every setting that differs from Faust's own, and why."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import TYPE_CHECKING, Any
+
+import faust
+from faust.auth import SASLCredentials, SSLCredentials
+from yarl import URL
+
+from spanfuse_processor.hosts.kafka import password_of, ssl_context
+from spanfuse_processor.hosts.topics import APP_ID
+
+if TYPE_CHECKING:
+    from spanfuse_processor.config import KafkaSettings
+
+
+def new_app(settings: KafkaSettings, partitions: int) -> faust.App:
+    """The app of one worker.
+
+    Args:
+        partitions: number of partitions of `spanfuse.calls`, and so of the changelogs.
+    """
+    return faust.App(
+        APP_ID,
+        broker=[URL(f"kafka://{broker.strip()}") for broker in settings.brokers.split(",")],
+        broker_credentials=credentials(settings),
+        broker_client_id=settings.client_id,
+        broker_session_timeout=30.0,
+        broker_heartbeat_interval=3.0,
+        broker_request_timeout=40.0,
+        store="memory://",
+        # Faust insists on a directory whose parent exists; the memory store writes nothing there.
+        datadir=tempfile.gettempdir(),
+        topic_partitions=partitions,
+        topic_replication_factor=settings.replication_factor,
+        topic_allow_declare=False,  # `spanfuse topics create` makes them, with the right settings
+        topic_disable_leader=True,  # else a KeyError at the start
+        table_standby_replicas=0,  # a memory store forgets its standbys at every rebalance
+        consumer_auto_offset_reset="earliest",  # recovery can hang with latest
+        # Packed messages are large: few are enough to keep the agent busy, and they are what a worker holds in memory.
+        stream_buffer_maxsize=64,
+        consumer_max_fetch_size=4 * 1024 * 1024,
+        stream_recovery_delay=0.0,
+        web_enabled=False,
+        autodiscover=False,
+    )
+
+
+def credentials(settings: KafkaSettings) -> Any:
+    """Faust's form of TLS and SASL; none for plain text."""
+    context = ssl_context(settings)
+    if settings.security_protocol.startswith("SASL"):
+        return SASLCredentials(
+            username=settings.sasl_username,
+            password=password_of(settings),
+            mechanism=settings.sasl_mechanism,
+            ssl_context=context,
+        )
+    return SSLCredentials(context) if context is not None else None

@@ -1,0 +1,138 @@
+"""The second hop: calls in, detections, charges and decisions out. One message is applied whole, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+from faust.types import TP
+from pydantic import ValidationError
+
+from spanfuse_processor.core.pipeline import Outcome, Pipeline
+from spanfuse_processor.errors import SpanfuseError
+from spanfuse_processor.hosts.stream.letters import dead_letter
+from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
+from spanfuse_processor.hosts.stream.writeback import WriteBack
+from spanfuse_schemas import CallBatch, Decision
+from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DETECTIONS
+
+log = logging.getLogger(__name__)
+
+MAX_DIRTY: Final = 4_000
+"""Sessions that may wait to be stored; above it, the next message waits for the write-back."""
+
+
+class Detector:
+    """Applies the messages of `spanfuse.calls`.
+
+    Args:
+        present: whether a message belongs to the present generation of the consumer group.
+        fail: ends the worker, where going on would lose something.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        sessions: Sessions,
+        outbox: Outbox,
+        writeback: WriteBack,
+        counters: Counter[str],
+        *,
+        present: Callable[[Any], bool],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self.pipeline = pipeline
+        self._sessions = sessions
+        self._outbox = outbox
+        self._writeback = writeback
+        self._counters = counters
+        self._present = present
+        self._fail = fail
+        self._expected: dict[int, int] = {}
+
+    async def handle(self, message: Any) -> None:
+        """Take one message of `spanfuse.calls`."""
+        if self._sessions.dirty > MAX_DIRTY:
+            await self._writeback.flush()
+        batch = _parse(message.value)
+        async with self._writeback.step:
+            if not self._present(message):
+                self._counters["stale_messages"] += 1  # its partition has moved on; it is delivered again there
+                return
+            self._check_order(message)
+            if batch is None:
+                await self._refuse(message, "no CallBatch")
+            else:
+                await self._apply(batch, message)
+            self._writeback.applied(TP(CALLS, message.partition), message.offset)
+
+    def forget(self) -> None:
+        """Partitions were revoked: what comes next is read from the committed offset."""
+        self._expected.clear()
+
+    def _check_order(self, message: Any) -> None:
+        """Nobody but the worker writes `spanfuse.calls`, without transactions, so its offsets have no gaps: a gap is a loss."""
+        expected = self._expected.get(message.partition)
+        self._expected[message.partition] = max(message.offset + 1, expected or 0)
+        if expected is not None and message.offset > expected:
+            error = SpanfuseError(f"{CALLS}-{message.partition}: offset {message.offset} came where {expected} was due")
+            self._fail(error)
+            raise error
+
+    async def _apply(self, batch: CallBatch, message: Any) -> None:
+        try:
+            outcome = self._process(batch, message.partition, message.offset)
+        except Exception:  # one message must never stop a partition
+            self._counters["core_errors"] += 1
+            log.exception("%s-%d offset %d cannot be applied", CALLS, message.partition, message.offset)
+            await self._refuse(message, "cannot be applied")
+            return
+        for session in outcome.touched:
+            self._sessions.touched(session, message.offset)
+        self._count(outcome)
+        await self._emit(outcome)
+
+    def _process(self, batch: CallBatch, partition: int, offset: int) -> Outcome:
+        load = self._sessions.load
+        return self.pipeline.process(
+            batch, lambda session: load(session, partition, offset), source=f"{CALLS}-{partition}", offset=offset
+        )
+
+    async def _emit(self, outcome: Outcome) -> None:
+        send = self._outbox.send
+        for decision in outcome.decisions:
+            await tell(self._outbox, decision)
+        for detection in outcome.detections:
+            await send(DETECTIONS, detection.to_json(), key=key_of(detection.session))
+        for charge in outcome.charges:
+            await send(CHARGES, charge.to_json(), key=key_of(charge.scope))
+
+    async def _refuse(self, message: Any, reason: str) -> None:
+        self._counters["dead_letters"] += 1
+        await dead_letter(self._outbox, message, reason)
+
+    def _count(self, outcome: Outcome) -> None:
+        counters = self._counters
+        counters["calls"] += outcome.counted
+        counters["duplicates"] += outcome.duplicates
+        counters["late"] += outcome.late
+        counters["redelivered"] += outcome.redelivered
+        counters["decisions"] += len(outcome.decisions)
+        counters["detections"] += len(outcome.detections)
+
+
+def _parse(value: bytes | None) -> CallBatch | None:
+    try:
+        batch: CallBatch = CallBatch.from_json(value or b"")
+    except ValidationError:
+        return None
+    return batch
+
+
+async def tell(outbox: Outbox, decision: Decision) -> asyncio.Future[object]:
+    """Publish a decision, at once."""
+    return await outbox.send(CONTROL, decision.to_json(), key=key_of(decision.key), urgent=True)

@@ -1,0 +1,206 @@
+"""One worker: the two hops, the write-back, and what happens when partitions come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from faust.types import TP
+
+from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
+from spanfuse_processor.hosts.stream.app import new_app
+from spanfuse_processor.hosts.stream.detect import Detector
+from spanfuse_processor.hosts.stream.expiry import Expiry
+from spanfuse_processor.hosts.stream.ingest import Ingest
+from spanfuse_processor.hosts.stream.offsets import Offsets
+from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.hosts.stream.sessions import Sessions
+from spanfuse_processor.hosts.stream.table import SessionTable
+from spanfuse_processor.hosts.stream.writeback import INTERVAL_S, WriteBack
+from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
+from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_schemas import Policy
+from spanfuse_schemas.topics import CALLS, OTLP_SPANS, TOPICS
+
+if TYPE_CHECKING:
+    from spanfuse_processor.config import KafkaSettings
+
+log = logging.getLogger(__name__)
+
+REVOKE_TIMEOUT_S: Final = 15.0
+"""How long the last write-back may take when partitions are revoked; after it the worker ends rather than write late."""
+STOP_TIMEOUT_S: Final = 4.0
+"""How long each of the two halves of a stop may take: the last write-back, and leaving the group."""
+
+
+class StreamHost:
+    """Runs the stream engine inside the present event loop.
+
+    Args:
+        settings: how to reach Kafka.
+        policy: the rules.
+        normaliser: makes calls of spans.
+    """
+
+    def __init__(self, settings: KafkaSettings, policy: Policy, normaliser: Normaliser) -> None:
+        self.settings = settings
+        self.counters: Counter[str] = Counter()
+        """What was done and what was dropped, by name."""
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Fails when the worker has to end."""
+        self.ready = asyncio.Event()
+        """Set while partitions are assigned and recovered."""
+        self._normaliser = normaliser
+        self._pipeline = Pipeline(policy)
+        self.outbox = Outbox(settings, self.fail)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._accepting = False
+
+    def fail(self, error: BaseException) -> None:
+        """End the worker: going on would lose something."""
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
+    async def start(self) -> None:
+        """Connect, join the group, recover.
+
+        Raises:
+            UnavailableError: if Kafka does not answer.
+            ConfigError: if topics are missing or have other partitions than configured.
+        """
+        await self.outbox.start()
+        await self._check_topics()
+        self._build(self.settings.partitions)
+        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back)]
+
+    async def _check_topics(self) -> None:
+        problems = []
+        for topic in (*(t.name for t in TOPICS), SESSIONS_CHANGELOG):
+            present = await self._partitions_of(topic)
+            if not present:
+                problems.append(f"topic {topic} does not exist: run `spanfuse topics create`")
+            elif topic in (CALLS, SESSIONS_CHANGELOG) and present != self.settings.partitions:
+                problems.append(f"receivers.kafka.partitions: {self.settings.partitions}, but {topic} has {present}")
+        if problems:
+            raise ConfigError(problems)
+
+    async def _partitions_of(self, topic: str) -> int:
+        try:
+            return len(await asyncio.wait_for(self.outbox.bulk.partitions_for(topic), 10))
+        except Exception:
+            return 0
+
+    def _build(self, partitions: int) -> None:
+        app = self.app = new_app(self.settings, partitions)
+        self.offsets = Offsets(self._commit)
+        self.table = SessionTable.create(app, partitions)
+        self._sessions = Sessions(self.table, self.counters)
+        self._writeback = WriteBack(self._sessions, self.outbox, self.offsets)
+        self._expiry = Expiry(
+            self.table, self._sessions, self._pipeline, self.outbox, self._writeback, self.offsets, self.counters
+        )
+        self._detector = Detector(
+            self._pipeline, self._sessions, self.outbox, self._writeback, self.counters,
+            present=self._is_present, fail=self.fail,
+        )  # fmt: skip
+        self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters)
+        self._agent(OTLP_SPANS, self._ingest.handle)
+        self._agent(CALLS, self._detector.handle)
+        app.on_partitions_revoked.connect(self._on_revoked, weak=False)
+        app.on_rebalance_complete.connect(self._on_recovered, weak=False)
+
+    def _agent(self, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
+        """An agent that hands every message to `handle`, one after the other. Faust neither decodes nor acknowledges:
+        see `offsets`."""
+        channel = self.app.topic(topic, key_type=bytes, value_type=bytes, acks=False, allow_empty=True)
+
+        async def run(stream: Any) -> None:
+            async for event in stream.noack().events():
+                await handle(event.message)
+
+        self.app.agent(channel, name=f"{__name__}.{topic}")(run)
+
+    async def _commit(self, offsets: dict[TP, int]) -> bool:
+        return bool(await self.app.consumer._commit(offsets))
+
+    def _is_present(self, message: Any) -> bool:
+        return self._accepting and message.generation_id == self.app.consumer_generation_id
+
+    async def _on_revoked(self, *_: Any, **__: Any) -> None:
+        """The last write-back for partitions that may come back to another worker."""
+        if not self._accepting:
+            return
+        try:
+            await asyncio.wait_for(self._drain(), REVOKE_TIMEOUT_S)
+        except (TimeoutError, SpanfuseError) as error:
+            self.fail(UnavailableError(f"partitions were revoked before their state was stored: {error!r}"))
+        self._forget()
+
+    async def _on_recovered(self, *_: Any, **__: Any) -> None:
+        self._forget()
+        self._accepting = True
+        self.ready.set()
+
+    def _forget(self) -> None:
+        self._sessions.clear()
+        self._writeback.forget()
+        self._detector.forget()
+        self._ingest.forget()
+        self._expiry.forget()
+        self.offsets.forget()
+
+    async def _drain(self) -> None:
+        """Take nothing more, and make durable what has been taken."""
+        async with self._writeback.step:
+            self._accepting = False
+            self.ready.clear()
+        await self._writeback.flush()
+        await asyncio.sleep(0)  # lets ingest hear of the acknowledgements that the flush has waited for
+        await self.offsets.commit()
+
+    async def _write_back(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL_S)
+            if self._accepting:
+                await self._writeback.flush()
+                await self._expiry.turn()
+
+    async def _run_app(self) -> None:
+        await self.app.start()
+        await self.app.wait_until_stopped()
+        reason = self.app.crash_reason
+        raise UnavailableError(f"the stream engine ended: {reason!r}")
+
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """A background task whose failure ends the worker."""
+        try:
+            await work()
+        except asyncio.CancelledError:
+            raise
+        except SpanfuseError as error:
+            self.fail(error)
+        except Exception as error:
+            log.exception("the worker has to end")
+            self.fail(SpanfuseError(f"{type(error).__name__}: {error}"))
+
+    async def stop(self) -> None:
+        """Store, commit, leave the group, disconnect; within 10 s."""
+        for task in self._tasks:
+            task.cancel()
+        if self._accepting:
+            await _within(self._drain())
+        await _within(self.app.stop())
+        await self.outbox.stop(1.0)
+
+
+async def _within(work: Awaitable[None]) -> None:
+    try:
+        await asyncio.wait_for(work, STOP_TIMEOUT_S)
+    except TimeoutError:
+        log.warning("the worker did not stop in time; what it had not stored is delivered again")
+    except SpanfuseError as error:
+        log.warning("the worker could not store everything; the rest is delivered again: %s", error)

@@ -1,0 +1,132 @@
+"""The first hop: OTLP in, calls out, packed by the partition on which their session lives."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from faust.types import TP
+
+from spanfuse_processor.errors import DecodeError
+from spanfuse_processor.hosts.stream.letters import dead_letter
+from spanfuse_processor.hosts.stream.offsets import Offsets, Window
+from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.otlp.decode import decode, sniff
+from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_schemas import Call, CallBatch
+from spanfuse_schemas.topics import CALLS, OTLP_SPANS, partition_of
+
+log = logging.getLogger(__name__)
+
+MAX_MESSAGE_BYTES: Final = 1024 * 1024
+"""Size above which a message of `spanfuse.calls` is split: some thousand calls, some 50 ms of detection."""
+MAX_CALL_BYTES: Final = 14 * 1024 * 1024
+"""Size above which a single call is dropped, since no topic takes it."""
+MAX_INFLIGHT_BYTES: Final = 64 * 1024 * 1024
+"""Incoming bytes whose calls are not acknowledged; above it, the next message waits."""
+
+
+class Ingest:
+    """Turns the messages of `otlp_spans` into messages of `spanfuse.calls`.
+
+    Args:
+        partitions: number of partitions of `spanfuse.calls`.
+        counters: gets `dead_letters`, `ingested_spans`, `ingested_calls`, `calls_too_large`.
+    """
+
+    def __init__(
+        self, normaliser: Normaliser, outbox: Outbox, offsets: Offsets, partitions: int, counters: Counter[str]
+    ) -> None:
+        self._normaliser = normaliser
+        self._outbox = outbox
+        self._offsets = offsets
+        self._partitions = partitions
+        self._counters = counters
+        self._windows: defaultdict[TP, Window] = defaultdict(Window)
+        self._inflight = 0
+        self._room = asyncio.Event()
+        self._room.set()
+
+    async def handle(self, message: Any) -> None:
+        """Take one message of `otlp_spans`; its offset is committed once all its products are acknowledged."""
+        await self._room.wait()
+        size = len(message.value or b"")
+        tp = TP(OTLP_SPANS, message.partition)
+        window = self._windows[tp]
+        window.begin(message.offset)
+        self._inflight += size
+        if self._inflight > MAX_INFLIGHT_BYTES:
+            self._room.clear()
+        futures = await self._produce(message)
+        gathered = asyncio.gather(*futures)
+        gathered.add_done_callback(lambda done: self._finished(done, tp, window, message.offset, size))
+
+    async def _produce(self, message: Any) -> list[asyncio.Future[object]]:
+        try:
+            batch = self._calls(message)
+        except DecodeError as error:
+            return [await self._refuse(message, str(error))]
+        except Exception as error:  # one message must never stop a partition
+            self._counters["ingest_errors"] += 1
+            log.exception("%s-%d offset %d cannot be read", OTLP_SPANS, message.partition, message.offset)
+            return [await self._refuse(message, f"cannot be read: {type(error).__name__}")]
+        return [
+            await self._outbox.send(CALLS, value, partition=partition, urgent=True)
+            for partition, value in pack(batch.calls, self._partitions, self._counters)
+        ]
+
+    def _calls(self, message: Any) -> CallBatch:
+        data = message.value or b""
+        # The broker's time of the message, not this worker's: the same bytes must give the same calls again.
+        received_ns = int(message.timestamp * 1000) * 1_000_000
+        spans = decode(data, sniff(data))
+        batch = self._normaliser.batch(spans, received_ns)
+        self._counters["ingested_spans"] += len(spans)
+        self._counters["ingested_calls"] += len(batch.calls)
+        return batch
+
+    async def _refuse(self, message: Any, reason: str) -> asyncio.Future[object]:
+        self._counters["dead_letters"] += 1
+        return await dead_letter(self._outbox, message, reason)
+
+    def _finished(self, done: asyncio.Future[Any], tp: TP, window: Window, offset: int, size: int) -> None:
+        self._inflight -= size
+        if self._inflight <= MAX_INFLIGHT_BYTES:
+            self._room.set()
+        if done.cancelled() or done.exception() is not None:
+            return  # the outbox ends the worker; the offset stays uncommitted
+        if self._windows.get(tp) is window and (safe := window.finish(offset)) >= 0:
+            self._offsets.done(tp, safe)
+
+    def forget(self) -> None:
+        """Partitions were revoked: what is not committed is delivered again, here or elsewhere."""
+        self._windows.clear()
+
+
+def pack(calls: Iterable[Call], partitions: int, counters: Counter[str]) -> Iterator[tuple[int, bytes]]:
+    """Pack calls, in order, into one message per partition; large ones are split.
+
+    Yields:
+        Partition and value.
+    """
+    by_partition: defaultdict[int, list[Call]] = defaultdict(list)
+    for call in calls:
+        by_partition[partition_of(call.session, partitions)].append(call)
+    for partition, group in by_partition.items():
+        for value in _split(group, counters):
+            yield partition, value
+
+
+def _split(calls: list[Call], counters: Counter[str]) -> Iterator[bytes]:
+    value = CallBatch(calls=tuple(calls)).to_json()
+    if len(value) <= MAX_MESSAGE_BYTES or (len(calls) == 1 and len(value) <= MAX_CALL_BYTES):
+        yield value
+    elif len(calls) == 1:
+        counters["calls_too_large"] += 1
+    else:
+        half = len(calls) // 2
+        yield from _split(calls[:half], counters)
+        yield from _split(calls[half:], counters)
