@@ -33,7 +33,9 @@ MAX_SCHEDULE_DELAY_MS: Final = 50
 QUEUE_SPANS: Final = 4096
 """Spans kept while the receiver is away; more are dropped, never waited for."""
 EXPORT_TIMEOUT_S: Final = 5.0
-"""Longest time one export may take, retries included, seconds; also what the exit of the process may wait."""
+"""Longest time one export may take, retries included, seconds."""
+EXIT_S: Final = 3.0
+"""Longest time the exit of the process may take to send the last spans, seconds; OpenTelemetry's 30 are a hang to users."""
 
 ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "session": ("session.id",),
@@ -122,8 +124,16 @@ def instrument(
     return provider if isinstance(provider, TracerProvider) else TracerProvider()
 
 
+class PromptSpanProcessor(BatchSpanProcessor):
+    """A batch processor whose end takes `EXIT_S` at most."""
+
+    def shutdown(self) -> None:
+        """Send what is waiting, and end."""
+        self._batch_processor.shutdown(timeout_millis=int(EXIT_S * 1000))
+
+
 def _batch(exporter: SpanExporter, schedule_delay_ms: int) -> BatchSpanProcessor:
-    return BatchSpanProcessor(
+    return PromptSpanProcessor(
         exporter,
         max_queue_size=QUEUE_SPANS,
         schedule_delay_millis=min(max(1, schedule_delay_ms), MAX_SCHEDULE_DELAY_MS),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from spanfuse_schemas import Decision
@@ -124,4 +123,3 @@ def _handler(owner: SseServer) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-Check = Callable[[], object]

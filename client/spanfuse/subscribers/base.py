@@ -138,23 +138,23 @@ class ThreadSubscriber:
     def _run(self, sink: Sink, stop: threading.Event) -> None:
         pause = BACKOFF_S
         while not stop.is_set():
-            before = self._state
             try:
                 self._follow(sink, stop)
                 raise ConnectionError("the source closed the stream")
             except Exception as error:
                 if stop.is_set():
                     break
-                self._lost(error, warn=before != "connecting" or not self.reconnects or self._state == "ready")
+                self._lost(error)
             pause = BACKOFF_S if self._state == "ready" else min(pause * 2, MAX_BACKOFF_S)
             self._state = "connecting"
             stop.wait(pause * random.uniform(0.5, 1.0))
 
-    def _lost(self, error: Exception, *, warn: bool) -> None:
+    def _lost(self, error: Exception) -> None:
         """One line for each outage, not for each attempt."""
+        outage_begins = not self.last_error
         self.reconnects += 1
         self.last_error = f"{type(error).__name__}: {error}"
-        if warn:
+        if outage_begins:
             log.warning("%s: no decisions arrive, trying again: %s", self._name, self.last_error)
 
     def _caught_up(self) -> None:

@@ -1,0 +1,199 @@
+"""Spans leave soon, say whose they are, and never hurt their host."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from spanfuse import Guard, session
+from spanfuse.context import carry
+from spanfuse.otel import ContextSpanProcessor
+from spanfuse.testing import MemorySubscriber, block, is_blocked
+
+
+@pytest.fixture
+def exported() -> InMemorySpanExporter:
+    return InMemorySpanExporter()
+
+
+@pytest.fixture
+def tracer(exported: InMemorySpanExporter) -> trace.Tracer:
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(ContextSpanProcessor())
+    provider.add_span_processor(SimpleSpanProcessor(exported))
+    return provider.get_tracer("test")
+
+
+def spans(exported: InMemorySpanExporter) -> dict[str, dict[str, Any]]:
+    return {s.name: dict(s.attributes or {}) for s in exported.get_finished_spans()}
+
+
+def test_every_span_of_a_session_carries_its_names(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
+    with session("s", agent="a", user="u", team="t"), tracer.start_as_current_span("outer"):
+        with session(agent="b"):
+            tracer.start_span("inner").end()
+    tracer.start_span("outside").end()
+    found = spans(exported)
+    names = {"session.id": "s", "gen_ai.agent.name": "a", "user.id": "u", "team.id": "t", "spanfuse.team": "t"}
+    assert found["outer"] == names
+    assert found["inner"] == {**names, "gen_ai.agent.name": "b"}
+    assert found["outside"] == {}
+
+
+def test_what_a_span_says_itself_is_left_alone(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
+    with session("s", agent="a"):
+        tracer.start_span("own", attributes={"session.id": "mine"}).end()
+    assert spans(exported)["own"] == {"session.id": "mine", "gen_ai.agent.name": "a"}
+
+
+def test_a_span_of_another_thread_inherits_from_its_parent(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
+    with session("s", team="t"), tracer.start_as_current_span("parent") as parent:
+        context = trace.set_span_in_context(parent)
+        thread = threading.Thread(target=lambda: tracer.start_span("child", context=context).end())
+        thread.start()
+        thread.join()
+        other = threading.Thread(target=carry(lambda: tracer.start_span("carried").end()))
+        other.start()
+        other.join()
+    assert spans(exported)["child"]["session.id"] == spans(exported)["carried"]["session.id"] == "s"
+    assert spans(exported)["child"]["team.id"] == "t"
+
+
+def test_the_current_trace_names_the_session_of_a_check_that_has_none(tracer: trace.Tracer) -> None:
+    guard = Guard(MemorySubscriber(), mode="enforce")
+    with tracer.start_as_current_span("work") as span:
+        trace_id = f"{span.get_span_context().trace_id:032x}"
+        guard.start()
+        guard._subscriber.publish(block(f"session:trace:{trace_id}"))  # type: ignore[attr-defined]
+        assert is_blocked(guard)
+        assert is_blocked(guard, session="named") is None
+        guard._subscriber.publish(block(f"trace:{trace_id}"))  # type: ignore[attr-defined]
+        assert is_blocked(guard, session="named")
+    assert is_blocked(guard) is None
+
+
+class Receiver:
+    """An OTLP/HTTP endpoint that notes spans and when they came."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[float, Any]] = []
+        self.headers: list[dict[str, str]] = []
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *args: object) -> None:
+                """Quiet."""
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                if self.headers.get("Content-Encoding") == "gzip":
+                    body = gzip.decompress(body)
+                receiver.headers.append({"path": self.path, **dict(self.headers)})
+                for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+                    for scope in resource.scope_spans:
+                        receiver.spans += [(time.time(), span) for span in scope.spans]
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    running = Receiver()
+    yield running
+    running.server.shutdown()
+    running.server.server_close()
+
+
+def agent(code: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+    """An agent in an interpreter of its own, where `instrument` may set the global provider."""
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout_s, check=False
+    )
+
+
+def test_spans_are_sent_soon_and_the_last_ones_at_exit(receiver: Receiver) -> None:
+    run = agent(f"""
+        import time
+        from opentelemetry import trace
+        from spanfuse import instrument, session
+        provider = instrument({receiver.url!r}, service_name="svc", headers={{"x-key": "1"}})
+        assert instrument() is provider is trace.get_tracer_provider()
+        tracer = trace.get_tracer("agent")
+        with session("s", agent="a"):
+            tracer.start_span("first").end()
+            time.sleep(1)
+            tracer.start_span("last").end()
+    """)
+    assert run.returncode == 0, run.stderr
+    assert [span.name for _, span in receiver.spans] == ["first", "last"]
+    at, first = receiver.spans[0]
+    assert at - first.end_time_unix_nano / 1e9 < 0.9, "it did not wait for the exit"
+    assert {a.key: a.value.string_value for a in first.attributes} == {"session.id": "s", "gen_ai.agent.name": "a"}
+    assert receiver.headers[0]["path"] == "/v1/traces"
+    assert receiver.headers[0]["x-key"] == "1"
+
+
+def test_a_provider_that_the_host_has_set_is_added_to(receiver: Receiver) -> None:
+    run = agent(f"""
+        from opentelemetry import trace
+        from opentelemetry.sdk.trace import TracerProvider
+        from spanfuse import instrument
+        mine = TracerProvider()
+        trace.set_tracer_provider(mine)
+        assert instrument({receiver.url + "/v1/traces"!r}) is mine
+        trace.get_tracer("agent").start_span("only").end()
+    """)
+    assert run.returncode == 0, run.stderr
+    assert [span.name for _, span in receiver.spans] == ["only"]
+    assert receiver.headers[0]["path"] == "/v1/traces"
+
+
+@pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+def test_a_receiver_that_is_away_costs_spans_and_not_time(protocol: str) -> None:
+    run = agent(f"""
+        import time
+        from opentelemetry import trace
+        from spanfuse import instrument
+        instrument("http://127.0.0.1:9", protocol={protocol!r})
+        tracer = trace.get_tracer("agent")
+        begin = time.perf_counter()
+        for i in range(10_000):
+            tracer.start_span("x").end()
+        print(time.perf_counter() - begin, time.time())
+    """)
+    ended = time.time()
+    assert run.returncode == 0, run.stderr
+    spent, exit_began = map(float, run.stdout.split())
+    assert spent < 5
+    assert ended - exit_began < 6
+
+
+def test_settings_that_do_not_work_are_said_and_hurt_nobody() -> None:
+    run = agent("""
+        from spanfuse import instrument
+        provider = instrument("http://127.0.0.1:9", headers=5)
+        provider.get_tracer("x").start_span("x").end()
+        print("alive")
+    """)
+    assert run.stdout == "alive\n", run.stderr
+    assert "no spans are sent to spanfuse" in run.stderr
