@@ -80,7 +80,7 @@ class LiveTable:
         from rich.live import Live
 
         self._board = board
-        self._live = Live(get_renderable=self._table, refresh_per_second=10)
+        self._live = Live(get_renderable=self.table, refresh_per_second=10)
 
     def __enter__(self) -> Self:
         self._live.__enter__()
@@ -94,7 +94,8 @@ class LiveTable:
     def changed(self, row: Row) -> None:
         """The table is drawn anew on its own."""
 
-    def _table(self) -> Table:
+    def table(self) -> Table:
+        """The table as it is now."""
         from rich.table import Table
         from rich.text import Text
 
