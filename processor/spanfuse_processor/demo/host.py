@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import quote
+from urllib.request import urlopen
 
 from spanfuse_processor.config import load_config
 from spanfuse_processor.errors import UnavailableError
@@ -13,6 +16,7 @@ from spanfuse_processor.hosts.embedded import EmbeddedHost
 
 START_TIMEOUT_S: Final = 20
 STOP_TIMEOUT_S: Final = 10
+API_TIMEOUT_S: Final = 1
 
 CONFIG: Final = """\
 receivers:
@@ -56,6 +60,14 @@ class DemoHost:
     def api_url(self) -> str:
         """Base URL of the API."""
         return f"http://127.0.0.1:{self._host.api_port}"
+
+    def cost_nano_usd(self, session: str) -> int:
+        """Money a session has spent by the host's count, nano-dollars; 0 while nothing is known of it."""
+        try:
+            with urlopen(f"{self.api_url}/v1/sessions/{quote(session, safe='')}", timeout=API_TIMEOUT_S) as response:
+                return int(json.load(response)["cost_nano_usd"])
+        except (OSError, ValueError, KeyError):
+            return 0
 
     def __enter__(self) -> Self:
         self._thread.start()
