@@ -91,31 +91,22 @@ def describe(decision: dict[str, Any]) -> str:
 
 
 def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    console = Console()
-    table = Table(show_header=False, box=None)
+    from spanfuse_processor.cli.tables import PipedConsole, table
+
+    console = PipedConsole()
+    counters = table("Status", "=name", "value", header=False)
     for name, value in _flat(found or {}):
-        table.add_row(name, Text(value))
-    console.print(table)
+        counters.add_row(name, Text(value))
+    console.print(counters)
     if not decisions:
         console.print("No breaker is open.")
         return
-    breakers = Table(title="Breakers", title_justify="left")
-    for column in ("key", "state", "action", "mode", "rule", "message"):
-        breakers.add_column(column)
-    for d in decisions:
-        cells = (
-            d["key"],
-            d["state"],
-            d.get("action", ""),
-            d.get("mode", "observe"),
-            d.get("rule", ""),
-            d.get("message", ""),
-        )
-        breakers.add_row(*map(Text, cells))
+    columns = ("key", "state", "action", "mode", "rule", "message")
+    breakers = table("Breakers", "key", *(f"={c}" for c in columns[1:-1]), "message")
+    for decision in decisions:
+        breakers.add_row(*(Text(str(decision.get(column, ""))) for column in columns))
     console.print(breakers)
 
 

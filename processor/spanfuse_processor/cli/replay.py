@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -13,7 +13,7 @@ from spanfuse_processor.cli.options import config_option, dollars, format_option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spanfuse_processor.hosts.replay import Report
+    from spanfuse_processor.hosts.replay import Report, SessionReport
 
 MAX_ROWS: Final = 20
 """Sessions shown as text; the report has all."""
@@ -68,9 +68,9 @@ def _write(path: Path, report: Report) -> None:
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
+    from spanfuse_processor.cli.tables import PipedConsole
 
-    console = Console()
+    console = PipedConsole()
     console.print(_coverage(report))
     if report.rules:
         console.print(_rules(report))
@@ -83,40 +83,35 @@ def _print(report: Report) -> None:
     console.print(f"{len(blocked)} of {len(report.sessions)} sessions would have been stopped.")
 
 
-def _table(title: str, *columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left")
-    return table
-
-
 def _coverage(report: Report) -> Table:
+    from spanfuse_processor.cli.tables import table
     from spanfuse_processor.hosts.replay import COVERAGE
 
-    table = _table("Coverage", ">count", "of what")
+    made = table("Coverage", ">count", "of what")
     for name, meaning in COVERAGE.items():
-        table.add_row(str(report.coverage[name]), meaning)
+        made.add_row(str(report.coverage[name]), meaning)
     for reason, number in sorted(report.ingest.items()):
-        table.add_row(str(number), f"spans that ingest counted as: {reason}")
-    table.add_row(str(report.undecodable), "undecodable requests and files")
-    return table
+        made.add_row(str(number), f"spans that ingest counted as: {reason}")
+    made.add_row(str(report.undecodable), "undecodable requests and files")
+    return made
 
 
 def _rules(report: Report) -> Table:
-    table = _table("Detections", ">count", "rule")
+    from spanfuse_processor.cli.tables import table
+
+    made = table("Detections", ">count", "rule")
     for rule, number in report.rules.most_common():
-        table.add_row(str(number), rule)
-    return table
+        made.add_row(str(number), rule)
+    return made
 
 
-def _blocked(sessions: list[Any]) -> Table:
+def _blocked(sessions: list[SessionReport]) -> Table:
     from rich.text import Text
 
-    table = _table(
-        "Sessions that would have been stopped", "session", ">calls", ">stopped before call", "rule", ">money"
-    )
+    from spanfuse_processor.cli.tables import table
+
+    made = table("Sessions that would have been stopped", "session", ">calls", ">first refused", "=rule", ">money")
     for s in sessions:
-        table.add_row(Text(s.session), str(s.calls), str(s.blocked_at + 1), s.rule, dollars(s.cost_nano_usd))
-    return table
+        before = "" if s.blocked_at is None else str(s.blocked_at + 1)
+        made.add_row(Text(s.session), str(s.calls), before, s.rule, dollars(s.cost_nano_usd))
+    return made

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -167,17 +167,12 @@ class Replay:
     ) -> None:
         self._states.close()
 
-    def run(self, paths: Iterable[Path], progress: Callable[[Report], None] = lambda _: None) -> Report:
-        """Replay files and directories, one after the other, in the order given.
-
-        Args:
-            progress: called after every request.
-        """
+    def run(self, paths: Iterable[Path]) -> Report:
+        """Replay files and directories, one after the other, in the order given."""
         for path in find(paths):
             try:
                 for recorded in requests(path):
                     self._request(recorded)
-                    progress(self.report)
             except (OSError, EOFError, zlib.error) as error:
                 self._undecodable(path.name, str(error))
             else:
