@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.otlp.content import Content, model_content, tool_content
 from spanfuse_processor.otlp.dialects import dialect_of
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
@@ -18,6 +17,7 @@ from spanfuse_processor.otlp.traces import Node, Traces
 from spanfuse_processor.otlp.usage import finish_reason, read_usage, reported_cost, ttft_ns
 from spanfuse_processor.otlp.values import Keys, bounded, find, name
 from spanfuse_schemas import Call, CallBatch, Tokens
+from spanfuse_schemas.call import CostSource
 
 MAX_AHEAD_NS: Final = 5 * 60 * 1_000_000_000
 """A span that ends later than this after its receipt has a wrong clock: it is moved to end with its receipt."""
@@ -29,6 +29,13 @@ _OPERATIONS: Final = {
     "completion": "text_completion",
     "tool": "execute_tool",
 }
+
+
+class Pricing(Protocol):
+    """What a call costs: `spanfuse_processor.core.pricing.Prices`, or whatever else can tell."""
+
+    def cost(self, provider: str, model: str, tokens: Tokens, at_ns: int) -> tuple[int, CostSource]:
+        """Nano-dollars, and where they come from."""
 
 
 class _View(NamedTuple):
@@ -52,7 +59,7 @@ class Normaliser:
 
     def __init__(
         self,
-        prices: Prices,
+        prices: Pricing,
         *,
         session_keys: Iterable[str] = (),
         user_keys: Iterable[str] = (),

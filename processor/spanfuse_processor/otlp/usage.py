@@ -18,6 +18,9 @@ _MAX_TTFT_NS: Final = 24 * 3600 * _NANO
 _OVERHEAD_KEYS: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions")
 """Parts of the input that are not among its messages."""
 
+_NO_TEXT: Final = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "finish_reason"})
+"""Keys of messages whose values cost no tokens to speak of."""
+
 _FINISH: Final = {
     **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), "tool_calls"),
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed", "complete", "eos"), "stop"),
@@ -70,7 +73,7 @@ def characters(value: Any) -> int:
         if isinstance(item, str):
             total += len(item)
         elif isinstance(item, dict):
-            todo.extend(item.values())
+            todo.extend(inner for key, inner in item.items() if key not in _NO_TEXT)
         elif isinstance(item, (list, tuple)):
             todo.extend(item)
     return total
