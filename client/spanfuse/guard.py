@@ -7,13 +7,13 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
+from spanfuse import context
 from spanfuse.availability import FailMode, OnUnavailable
 from spanfuse.blocked import UNAVAILABLE, Blocked
-from spanfuse import context
 from spanfuse.context import IDENTITY, Identity
 from spanfuse.context import session as _session
 from spanfuse.counters import Counters, Counts
@@ -113,8 +113,8 @@ class Guard:
             team: team that pays.
             trace: trace id, 32 hex digits; default that of the current span, with `spanfuse.otel`. It names the session
                 where nothing else does.
-            messages: the call's conversation, message dicts in the style of OpenAI, Anthropic or GenAI. Read only while a
-                block is limited to a loop, to tell a call that repeats it from one that leaves it.
+            messages: the call's conversation: a list of message dicts in the style of OpenAI, Anthropic or GenAI, or a
+                text. Read only while a block is limited to a loop, to tell a call that repeats it from one that leaves it.
             prompt: the call's text, where it has no messages.
 
         Raises:
@@ -386,23 +386,30 @@ class _Sink:
 
 
 class _Shown:
-    """The new input of a call, computed when first asked for, None where it cannot be read."""
+    """What a call shows of itself: its new input and the action that this answers. Computed when first asked for."""
 
     __slots__ = ("_found", "_messages", "_prompt")
 
     def __init__(self, messages: Any, prompt: Any) -> None:
         self._messages, self._prompt = messages, prompt
-        self._found: Fingerprint | Literal[False] | None = False
+        self._found: tuple[Fingerprint | None, Fingerprint | None] | None = None
 
-    def __call__(self) -> Fingerprint | None:
-        if self._found is False:
-            from spanfuse.messages import new_input
-
+    def __call__(self) -> tuple[Fingerprint | None, Fingerprint | None]:
+        if self._found is None:
             try:
-                self._found = new_input(self._messages, self._prompt)
+                self._found = self._read()
             except Exception:
-                self._found = None
+                self._found = None, None
         return self._found
+
+    def _read(self) -> tuple[Fingerprint | None, Fingerprint | None]:
+        from spanfuse.messages import new_input, read_messages
+
+        # Not from an iterator: reading it would take the messages away from the call.
+        if isinstance(self._messages, Sequence) and not isinstance(self._messages, (str, bytes)):
+            read = read_messages(self._messages)
+            return read.input, read.answers
+        return new_input(prompt=self._messages if isinstance(self._messages, str) else self._prompt), None
 
 
 def _mode(mode: Mode | None) -> Mode | None:

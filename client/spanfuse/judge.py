@@ -17,6 +17,8 @@ PROBE_LEASE_S: Final = 30.0
 """How long the outcome of a probe is waited for before the next is let through, seconds: long enough for a model call,
 short enough that a probe which died does not hold its session for good."""
 
+Shown = Callable[[], "tuple[Fingerprint | None, Fingerprint | None]"]
+
 
 class Ruling(NamedTuple):
     """What becomes of a call."""
@@ -54,14 +56,13 @@ class Judge:
         """The lock may have been held by a thread that does not exist in this process."""
         self._lock = threading.Lock()
 
-    def weigh(
-        self, entries: Sequence[Entry], shown: Callable[[], Fingerprint | None], stale: Callable[[], bool]
-    ) -> Ruling:
+    def weigh(self, entries: Sequence[Entry], shown: Shown, stale: Callable[[], bool]) -> Ruling:
         """Decide about one call.
 
         Args:
             entries: the decisions of its keys, the narrowest scope first.
-            shown: fingerprint of its new input, computed when a block depends on it; None: not shown.
+            shown: gives the fingerprints of its new input and of the action that this answers, None for what is not
+                shown. Asked only where a decision depends on it.
             stale: whether no news can come; then blocks that have expired are let go, as nothing could close them.
         """
         now = self._now_ns()
@@ -109,6 +110,6 @@ class Judge:
         return denied, bool(free)
 
 
-def _covers(entry: Entry, shown: Callable[[], Fingerprint | None]) -> bool:
+def _covers(entry: Entry, shown: Shown) -> bool:
     decision = entry.decision
-    return decision.covers(shown() if decision.scope_of_block == "loop" else None)
+    return decision.scope_of_block == "all" or decision.covers(*shown())

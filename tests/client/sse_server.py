@@ -55,7 +55,9 @@ class SseServer:
             self._queues.append(waiting)
             self.connections += 1
             present = [d for d in self.decisions.values() if d.state != "closed"]
-            return [self.event("decision", d.to_json().decode()) for d in present] + [self.event("ready", "{}")], waiting
+            return [self.event("decision", d.to_json().decode()) for d in present] + [
+                self.event("ready", "{}")
+            ], waiting
 
     def stop(self) -> None:
         """Die: the port is closed, and so are all connections."""
@@ -121,5 +123,3 @@ def _handler(owner: SseServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
 
     return Handler
-
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from spanfuse import Guard, session
 from spanfuse.testing import FakeClock, MemorySubscriber, block, is_blocked
 
@@ -65,7 +66,7 @@ class TestStale:
         expires = self.clock.now_ns() + 100 * 10**9
         known = [block("session:s", expires_at_ns=expires), block("session:held")]
         subscriber = MemorySubscriber(*known, silent=False)
-        clocks = {"now_ns": self.clock.now_ns, "monotonic": self.clock.monotonic}
+        clocks: dict[str, Any] = {"now_ns": self.clock.now_ns, "monotonic": self.clock.monotonic}
         guard = Guard(subscriber, mode="enforce", staleness_s=30, **clocks, **settings)
         guard.start()
         return guard, subscriber

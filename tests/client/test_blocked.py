@@ -7,6 +7,7 @@ import pickle
 from datetime import UTC, datetime
 
 import pytest
+
 from spanfuse import Blocked
 from spanfuse.testing import block
 from spanfuse_schemas import Evidence
@@ -19,7 +20,14 @@ REFUSAL = Blocked(
         message="The last 6 steps are 3 rounds of 2.",
         expires_at_ns=int(UNTIL.timestamp()) * 10**9,
         evidence=Evidence(
-            count=6, value=3, threshold=3, unit="rounds", period=2, tool="search", cost_nano_usd=12_300_000, last_span_id="ab"
+            count=6,
+            value=3,
+            threshold=3,
+            unit="rounds",
+            period=2,
+            tool="search",
+            cost_nano_usd=12_300_000,
+            last_span_id="ab",
         ),
     )
 )

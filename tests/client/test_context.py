@@ -75,8 +75,12 @@ def test_to_thread_keeps_the_session_and_a_bare_thread_needs_carry() -> None:
 
     assert asyncio.run(main()) == "s"
     found: list[str | None] = []
+
+    def note() -> None:
+        found.append(current().session)
+
     with session("s"):
-        for target in (lambda: found.append(current().session), carry(lambda: found.append(current().session))):
+        for target in (note, carry(note)):
             thread = threading.Thread(target=target)
             thread.start()
             thread.join()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from spanfuse import Guard
 from spanfuse.testing import FakeClock, MemorySubscriber, block, is_blocked
 from tests.client.sse_server import SseServer

@@ -8,8 +8,9 @@ import uuid
 from typing import Any
 
 import pytest
+
 from spanfuse import Blocked, Guard, Verdict, session
-from spanfuse.messages import new_input
+from spanfuse.messages import new_input, read_messages
 from spanfuse.testing import FakeClock, MemorySubscriber, block, closed, is_blocked, nudge
 from spanfuse.verdict import ALLOWED
 from spanfuse_schemas import LoopPrint
@@ -52,7 +53,7 @@ def test_a_block_of_any_scope_refuses_the_calls_of_that_key_only(key: str, names
     assert refusal is not None
     assert refusal.key == key
     if names:
-        assert is_blocked(guard, **{name: "someone else" for name in names}) is None
+        assert is_blocked(guard, **dict.fromkeys(names, "someone else")) is None
         with session(**names):
             assert is_blocked(guard) is not None
 
@@ -60,14 +61,18 @@ def test_a_block_of_any_scope_refuses_the_calls_of_that_key_only(key: str, names
 def test_every_call_after_the_block_is_refused_before_the_network() -> None:
     """An orchestrator that ignores its own stop conditions makes three more calls: none leaves the process."""
     guard, subscriber = guard_with()
-    sent = 0
-    guard.check(session="s")
+    sent = []
+
+    def model_call(n: int) -> None:
+        guard.check(session="s")
+        sent.append(n)
+
+    model_call(0)
     subscriber.publish(block("session:s"))
-    for _ in range(3):
+    for n in (1, 2, 3):
         with pytest.raises(Blocked):
-            guard.check(session="s")
-            sent += 1
-    assert sent == 0
+            model_call(n)
+    assert sent == [0]
 
 
 def test_asking_changes_nothing() -> None:
@@ -197,6 +202,35 @@ class TestLoopScope:
         assert is_blocked(guard, session="s", messages=[*history, {"role": "user", "content": "again"}])
         assert is_blocked(guard, session="s", messages=[*history, {"role": "user", "content": "next"}]) is None
 
+    def test_a_loop_may_be_known_by_the_action_that_the_input_answers(self) -> None:
+        """Polling with results that differ: the same tool call again is the loop, whatever it brought."""
+        history = [
+            {"role": "user", "content": "Is it done?"},
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": "1", "type": "function", "function": {"name": "poll", "arguments": '{"job": 7}'}}
+                ],
+            },
+        ]
+        answers = read_messages(history).answers
+        assert answers is not None
+        guard, _ = guard_with(block("session:s", loop=(LoopPrint(action=answers.canon),)))
+        result = {"role": "tool", "tool_call_id": "1", "content": "not yet, 40 %"}
+        left = [{"role": "assistant", "content": "Later."}, {"role": "user", "content": "Fine."}]
+        assert is_blocked(guard, session="s", messages=[*history, result])
+        assert is_blocked(guard, session="s", messages=[*history, result, *left]) is None
+
+    def test_an_iterator_of_messages_is_left_to_its_owner(self) -> None:
+        guard, _ = guard_with(block("session:s", loop=loop_of("again"), conditional=True))
+        messages = iter([{"role": "user", "content": "again"}])
+        assert guard.check(session="s", messages=messages) is ALLOWED
+        assert len(list(messages)) == 1
+
+    def test_a_text_in_place_of_messages_is_a_prompt(self) -> None:
+        guard, _ = guard_with(block("session:s", loop=loop_of("again"), conditional=True))
+        assert is_blocked(guard, session="s", messages="again")
+
     def test_messages_are_not_read_while_no_loop_is_open(self) -> None:
         class Unreadable:
             def __getattribute__(self, name: str) -> Any:
@@ -294,15 +328,15 @@ def test_counters_lose_nothing_under_threads() -> None:
 def test_a_check_starts_the_guard_and_closing_keeps_what_is_known() -> None:
     subscriber = MemorySubscriber(block("session:s"))
     guard = Guard(subscriber, mode="enforce")
-    assert guard.state == "new"
+    states = [guard.state]
     assert is_blocked(guard, session="s")
-    assert guard.state == "ready"
+    states.append(guard.state)
     guard.close()
-    assert guard.state == "closed"
+    states.append(guard.state)
     assert is_blocked(guard, session="s")
     assert subscriber.state == "closed"
     guard.start()
-    assert guard.state == "ready"
+    assert [*states, guard.state] == ["new", "ready", "closed", "ready"]
 
 
 def test_a_guard_is_a_context_manager_that_can_be_waited_for() -> None:

@@ -7,6 +7,7 @@ import threading
 from typing import Any
 
 import pytest
+
 from spanfuse import Blocked, Guard
 from spanfuse.messages import new_input
 from spanfuse.testing import FakeClock, MemorySubscriber, block, closed, is_blocked

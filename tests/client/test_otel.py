@@ -18,6 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
 from spanfuse import Guard, session
 from spanfuse.context import carry
 from spanfuse.otel import ContextSpanProcessor
@@ -42,9 +43,8 @@ def spans(exported: InMemorySpanExporter) -> dict[str, dict[str, Any]]:
 
 
 def test_every_span_of_a_session_carries_its_names(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
-    with session("s", agent="a", user="u", team="t"), tracer.start_as_current_span("outer"):
-        with session(agent="b"):
-            tracer.start_span("inner").end()
+    with session("s", agent="a", user="u", team="t"), tracer.start_as_current_span("outer"), session(agent="b"):
+        tracer.start_span("inner").end()
     tracer.start_span("outside").end()
     found = spans(exported)
     names = {"session.id": "s", "gen_ai.agent.name": "a", "user.id": "u", "team.id": "t", "spanfuse.team": "t"}
@@ -59,13 +59,19 @@ def test_what_a_span_says_itself_is_left_alone(tracer: trace.Tracer, exported: I
     assert spans(exported)["own"] == {"session.id": "mine", "gen_ai.agent.name": "a"}
 
 
-def test_a_span_of_another_thread_inherits_from_its_parent(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
+def test_a_span_of_another_thread_inherits_from_its_parent(
+    tracer: trace.Tracer, exported: InMemorySpanExporter
+) -> None:
     with session("s", team="t"), tracer.start_as_current_span("parent") as parent:
         context = trace.set_span_in_context(parent)
         thread = threading.Thread(target=lambda: tracer.start_span("child", context=context).end())
         thread.start()
         thread.join()
-        other = threading.Thread(target=carry(lambda: tracer.start_span("carried").end()))
+
+        def carried() -> None:
+            tracer.start_span("carried").end()
+
+        other = threading.Thread(target=carry(carried))
         other.start()
         other.join()
     assert spans(exported)["child"]["session.id"] == spans(exported)["carried"]["session.id"] == "s"

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
 from typing import Any
 
 import pytest
+
 from spanfuse import Blocked
 from spanfuse.context import CALL, current
 from spanfuse.messages import new_input
@@ -145,7 +146,7 @@ def test_an_async_generator_function_stays_one(guard: FakeGuard) -> None:
 
 def test_an_async_generator_gets_what_is_sent_and_thrown(guard: FakeGuard) -> None:
     @guard.protect
-    async def echo() -> Any:
+    async def echo() -> AsyncGenerator[Any, Any]:
         got = yield "ready"
         try:
             yield got
@@ -153,7 +154,7 @@ def test_an_async_generator_gets_what_is_sent_and_thrown(guard: FakeGuard) -> No
             yield "caught"
 
     async def main() -> list[Any]:
-        running = echo()
+        running: AsyncGenerator[Any, Any] = echo()
         return [await running.asend(None), await running.asend("sent"), await running.athrow(KeyError("x"))]
 
     assert asyncio.run(main()) == ["ready", "sent", "caught"]

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+
 from spanfuse import Guard
 from spanfuse.subscribers import sse
 from spanfuse.subscribers.sse import SseSubscriber, events

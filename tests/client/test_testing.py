@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from spanfuse import Blocked, Guard, testing
 from spanfuse.testing import FakeGuard, block, closed, nudge
 from spanfuse_schemas import Decision
