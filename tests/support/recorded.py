@@ -62,7 +62,9 @@ def hash_of(session: str, number: int = 0) -> int:
 def request(*spans: dict[str, Any]) -> dict[str, Any]:
     """An export request."""
     resource = {"attributes": [attribute("service.name", "recorded")]}
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "test"}, "spans": list(spans)}]}]}
+    return {
+        "resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "test"}, "spans": list(spans)}]}]
+    }
 
 
 def repeater(calls: int, session: str = "s") -> list[dict[str, Any]]:
