@@ -1,0 +1,162 @@
+"""The sections of the configuration. Every field says what it is, in which unit, and why its default is what it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from spanfuse_processor.config.kafka import KafkaSettings
+from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
+from spanfuse_schemas import Override, Policy, Rules
+from spanfuse_schemas.policy import SessionBudget
+
+
+class HttpProtocol(Section):
+    """OTLP over HTTP: `/v1/traces`, protobuf or JSON, gzipped or not."""
+
+    endpoint: Endpoint = "127.0.0.1:4318"
+    """Address to listen on, HOST:PORT; port 0 takes a free one. Default: loopback only, at OTLP's own port."""
+
+
+class GrpcProtocol(Section):
+    """OTLP over gRPC."""
+
+    endpoint: Endpoint = "127.0.0.1:4317"
+    """Address to listen on, HOST:PORT; port 0 takes a free one. Default: loopback only, at OTLP's own port."""
+
+
+class Protocols(Section):
+    """The protocols that are listed are on."""
+
+    http: HttpProtocol | None = None
+    """OTLP over HTTP."""
+    grpc: GrpcProtocol | None = None
+    """OTLP over gRPC."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, value: Any) -> Any:
+        return listed(value)
+
+
+class OtlpReceiver(Section):
+    """Takes spans from any OTLP exporter."""
+
+    protocols: Protocols = Protocols(http=HttpProtocol(), grpc=GrpcProtocol())
+    """Default: both protocols."""
+
+
+class Receivers(Section):
+    """Where spans come from. The receivers that are listed are on."""
+
+    otlp: OtlpReceiver | None = None
+    """OTLP, for `spanfuse up`; in the file of a worker: it takes OTLP besides what comes over Kafka."""
+    kafka: KafkaSettings | None = None
+    """Kafka, for `spanfuse worker`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, value: Any) -> Any:
+        return listed(value)
+
+
+class Budgets(Section):
+    """Money that may be spent."""
+
+    session: Annotated[SessionBudget, BeforeValidator(without_nulls(SessionBudget))] = SessionBudget()
+    """By one session."""
+
+
+class ModelPricing(Section):
+    """The price of a model, USD per million tokens."""
+
+    input_usd_per_mtok: float = Field(ge=0, allow_inf_nan=False)
+    """Input tokens."""
+    output_usd_per_mtok: float = Field(ge=0, allow_inf_nan=False)
+    """Output tokens."""
+    cache_read_usd_per_mtok: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Input tokens read from the provider's cache. Default: as input."""
+    cache_write_usd_per_mtok: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    """Input tokens written to the provider's cache. Default: as input."""
+
+
+class Pricing(Section):
+    """What calls cost that do not report their cost. List prices of known models are built in."""
+
+    fallback_input_usd_per_mtok: float = Field(default=5.0, ge=0, allow_inf_nan=False)
+    """Input tokens of a model without a known price, USD per million. Default 5, as the large models of 2025 cost: too
+    high is noticed, too low is paid."""
+    fallback_output_usd_per_mtok: float = Field(default=15.0, ge=0, allow_inf_nan=False)
+    """Output tokens of a model without a known price, USD per million."""
+    models: dict[str, ModelPricing] = Field(default_factory=dict)
+    """Model, or `provider/model`, → the price to use in place of the list price."""
+
+
+class Api(Section):
+    """The REST and SSE surface."""
+
+    endpoint: Endpoint = "127.0.0.1:8787"
+    """Address to listen on, HOST:PORT; port 0 takes a free one. Default: loopback only, since it has no login."""
+
+
+class Storage(Section):
+    """Where `spanfuse up` keeps its state."""
+
+    path: str = "spanfuse.db"
+    """SQLite file; `""`: memory only, forgotten at the end. Default: a file in the working directory."""
+
+
+class Extensions(Section):
+    """What is not on the way of the data."""
+
+    api: Api = Api()
+    """REST and SSE."""
+    storage: Storage = Storage()
+    """State."""
+
+
+class Service(Section):
+    """The whole."""
+
+    mode: Literal["observe", "enforce"] = "observe"
+    """`observe`: everything is decided and shown, nothing is enforced; `enforce`: Guards refuse calls. Default `observe`:
+    look before you stop somebody's agent."""
+    idle_timeout_s: float = Field(default=24 * 3600, gt=0, allow_inf_nan=False)
+    """A session without a call for this long is forgotten, seconds. Default a day: a timer that wakes an idle agent every
+    half hour must find its session."""
+
+
+class Config(Section):
+    """The configuration."""
+
+    receivers: Receivers = Receivers(otlp=OtlpReceiver())
+    """Where spans come from. Default: OTLP."""
+    detectors: Annotated[Rules, BeforeValidator(without_nulls(Rules))] = Rules()
+    """Rules, by name: how each is set."""
+    budgets: Budgets = Budgets()
+    """Money."""
+    policies: tuple[Override, ...] = ()
+    """Exceptions from `detectors` for an agent, a tool or a team; later ones win."""
+    pricing: Pricing = Pricing()
+    """Prices of models."""
+    extensions: Extensions = Extensions()
+    """API and storage."""
+    service: Service = Service()
+    """Mode and times."""
+
+    @field_validator("detectors")
+    @classmethod
+    def _budgets_apart(cls, value: Rules) -> Rules:
+        if "budget_session" in value.model_fields_set:
+            raise ValueError("budget.session is set at budgets.session")
+        return value
+
+    def policy(self) -> Policy:
+        """What the core is told."""
+        return Policy(
+            mode=self.service.mode,
+            rules=self.detectors.model_copy(update={"budget_session": self.budgets.session}),
+            overrides=self.policies,
+            idle_timeout_s=self.service.idle_timeout_s,
+        )

@@ -1,0 +1,53 @@
+"""What all sections of the configuration have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+
+from spanfuse_schemas.policy import Settings
+
+
+def without_nulls(model: type[BaseModel]) -> Callable[[Any], Any]:
+    """A validator after which a key with nothing behind it means its default. Unknown keys stay, and are errors."""
+
+    def drop(value: Any) -> Any:
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            return value
+        known = {field.alias or name for name, field in model.model_fields.items()}
+        return {key: inner for key, inner in value.items() if inner is not None or key not in known}
+
+    return drop
+
+
+def listed(value: Any) -> Any:
+    """For sections whose keys are off unless listed: a key with nothing behind it is on, with its defaults."""
+    if isinstance(value, dict):
+        return {key: {} if inner is None else inner for key, inner in value.items()}
+    return value
+
+
+class Section(Settings):
+    """A frozen part of the configuration. Values are never shown in errors: any of them may be a secret."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, value: Any) -> Any:
+        return without_nulls(cls)(value)
+
+
+def _endpoint(value: str) -> str:
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ValueError("must be HOST:PORT, such as 127.0.0.1:4318")
+    return value
+
+
+Endpoint = Annotated[str, AfterValidator(_endpoint)]
+"""An address to listen on, HOST:PORT; port 0 takes a free one."""
