@@ -34,6 +34,13 @@ def test_the_configuration_decides(spanfuse: Spanfuse, tmp_path: Path) -> None:
     assert json.loads(result.stdout)["sessions"][0]["blocked_at"] == 4
 
 
+def test_the_prices_of_the_configuration_hold(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("pricing: {models: {gpt-4o-mini: {input_usd_per_mtok: 10, output_usd_per_mtok: 50}}}\n")
+    result = spanfuse("replay", write_lines(tmp_path / "r.jsonl", repeater(1)), "--config", config, "--format", "json")
+    assert json.loads(result.stdout)["sessions"][0]["cost_nano_usd"] == 2_000_000  # 100 and 20 tokens
+
+
 def test_bad_lines_are_shown_and_are_no_failure(spanfuse: Spanfuse, tmp_path: Path) -> None:
     result = spanfuse("replay", write_lines(tmp_path / "r.jsonl", ["garbage", *repeater(2)]), "--format", "json")
     assert result.exit_code == 0

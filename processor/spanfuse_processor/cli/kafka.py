@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import ValidationError
+
 from spanfuse_processor.config import KafkaSettings, load_config
 from spanfuse_processor.errors import ConfigError
 
@@ -20,10 +22,17 @@ def kafka_settings(config_path: Path | None, brokers: str | None) -> KafkaSettin
     """
     settings = load_config(config_path).receivers.kafka if config_path is not None else None
     if brokers is not None:
-        return (settings or KafkaSettings()).model_copy(update={"brokers": brokers})
+        return _with_brokers(settings or KafkaSettings(), brokers)
     if settings is None:
         raise ConfigError([f"{config_path}: receivers.kafka: missing; needed here (or --brokers)"])
     return settings
+
+
+def _with_brokers(settings: KafkaSettings, brokers: str) -> KafkaSettings:
+    try:
+        return KafkaSettings.model_validate({**settings.model_dump(), "brokers": brokers})
+    except ValidationError as error:
+        raise ConfigError([f"--brokers: {error.errors()[0]['msg'].removeprefix('Value error, ')}"]) from None
 
 
 def reset_over_kafka(settings: KafkaSettings, key: str, actor: str, timeout_s: float) -> Decision:

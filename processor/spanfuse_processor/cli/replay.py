@@ -41,12 +41,13 @@ def replay(files: tuple[Path, ...], config_path: Path | None, report_path: Path 
       spanfuse replay traces.jsonl.gz --config spanfuse.yaml --report report.json
     """
     from spanfuse_processor.config import load_config
+    from spanfuse_processor.hosts.prices import prices_of
     from spanfuse_processor.hosts.replay import replay_files
 
     config = load_config(config_path)
     if report_path is not None:
         report_path.touch()  # fail now rather than after an hour
-    report = replay_files(config.policy(), files, prices=config.prices())
+    report = replay_files(config.policy(), files, prices=prices_of(config.pricing))
     if report_path is not None:
         _write(report_path, report)
     if output == "json":

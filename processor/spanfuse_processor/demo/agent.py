@@ -25,6 +25,7 @@ from spanfuse_processor.demo.scenarios import BY_NAME, Scenario, page, prompts
 
 HTTP_TIMEOUT_S: Final = 10
 READY_TIMEOUT_S: Final = 20
+START_TIMEOUT_S: Final = 60
 
 
 def tell(event: str, **fields: object) -> None:
@@ -138,16 +139,22 @@ class Agent:
         return answer
 
 
-def _end_with_launcher() -> None:
-    """Wait for the word to begin; from then on, end when the launcher does, however it ends."""
-    if not sys.stdin.readline():
-        sys.exit(1)
+class Launcher:
+    """The process that has started this one: it says when to begin, and this process ends when it does, however it ends."""
 
-    def watch() -> None:
-        sys.stdin.read()
+    def __init__(self) -> None:
+        self._word = threading.Event()
+        threading.Thread(target=self._listen, name="launcher", daemon=True).start()
+
+    def _listen(self) -> None:
+        if sys.stdin.readline():
+            self._word.set()
+            sys.stdin.read()
         os._exit(1)
 
-    threading.Thread(target=watch, name="launcher-watch", daemon=True).start()
+    def wait_for_word(self) -> None:
+        """Wait until all agents may begin; the launcher ends those that it has forgotten."""
+        self._word.wait(START_TIMEOUT_S)
 
 
 def main() -> None:
@@ -157,7 +164,7 @@ def main() -> None:
     for option in ("--otlp", "--llm", "--api"):
         parser.add_argument(option, required=True, metavar="URL")
     arguments = parser.parse_args()
-    scenario = BY_NAME[arguments.name]
+    scenario, launcher = BY_NAME[arguments.name], Launcher()
     provider = instrument(endpoint=arguments.otlp, service_name=f"demo-{scenario.name}", schedule_delay_ms=10)
     with Guard(subscriber=arguments.api) as guard:
         if not guard.wait_ready(READY_TIMEOUT_S):
@@ -165,7 +172,7 @@ def main() -> None:
             return
         agent = Agent(scenario, guard, trace.get_tracer("spanfuse.demo"), arguments.llm)
         tell("ready")
-        _end_with_launcher()
+        launcher.wait_for_word()
         with guard.session(scenario.session, agent=scenario.name):
             try:
                 agent.run()
