@@ -77,6 +77,8 @@ _CUT_MARK: Final = re.compile(
 _DIGEST: Final = re.compile(r"\b(?:sha-?(?:1|256|512)|md5|blake2b?|crc32)\W{0,3}[0-9a-f]{8,}", re.IGNORECASE)
 _MARK_CHARS: Final = 200
 """A truncation mark is looked for in this many characters at the end of a text."""
+RESTATED_CHARS: Final = 200
+"""Two messages that begin with the same text of this length, characters, have been made from one template."""
 _ID_CHARS: Final = 256
 """Media named by something longer than this (inline data) is named by its hash."""
 
@@ -136,7 +138,22 @@ def read_messages(messages: Iterable[Any]) -> Conversation:
     prior = read_actions(items[begin:end])
     tools = {a.call_id: a.tool for a in prior if a.call_id}
     fresh = [item for item in items[end:] if _role(item) != "system"] or items[end:]
-    return Conversation(end, tuple(m for item in fresh for m in _new_messages(_mapping(item), tools)), prior)
+    new = [m for item in fresh for m in _new_messages(_mapping(item), tools)]
+    if end and len(new) == 1 and new[0].role == "user" and _restates(items, fresh[0]):
+        new = [new[0].model_copy(update={"restates": True})]
+    return Conversation(end, tuple(new), prior)
+
+
+def _restates(items: Sequence[Any], fresh: Any) -> bool:
+    """Whether a message begins as the first user message of the conversation does, for longer than by chance."""
+    first = next((item for item in items if _role(item) == "user"), None)
+    task, text = _opening(first), _opening(fresh)
+    return first is not fresh and len(task) == RESTATED_CHARS and task == text
+
+
+def _opening(item: Any) -> str:
+    content = _content(_body(_mapping(item)))
+    return content.lstrip()[:RESTATED_CHARS] if isinstance(content, str) else ""
 
 
 def read_actions(messages: Iterable[Any]) -> tuple[Action, ...]:

@@ -78,6 +78,9 @@ class Message(Record):
     """For a tool result: id of the tool call that it answers."""
     error: bool = False
     """For a tool result: the tool failed."""
+    restates: bool = False
+    """The message begins as the first user message did: the framework states the task anew each turn, with what was
+    observed somewhere inside, so that the observation cannot be told from the rest."""
 
 
 class Action(Record):

@@ -52,19 +52,18 @@ _VOLATILE: Final = re.compile(
 )
 _DIGIT: Final = re.compile(r"\d")
 _BARE_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:/\d+)?")
-_COUNTERS: Final = frozenset("attempt attempts retry retries try tries iteration #".split())
-_UNITS: Final = frozenset("ms us µs ns s sec secs second seconds".split())
-_DIGESTS: Final = frozenset("sha1 sha256 sha512 md5 commit digest etag".split())
+_COUNTERS: Final = frozenset(["attempt", "attempts", "retry", "retries", "try", "tries", "iteration", "#"])
+_UNITS: Final = frozenset(["ms", "us", "µs", "ns", "s", "sec", "secs", "second", "seconds"])
+_DIGESTS: Final = frozenset(["sha1", "sha256", "sha512", "md5", "commit", "digest", "etag"])
 _PUNCTUATION: Final = "()[]{}<>.,;:!?#=\"'`*"
 _KEY_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _KEPT_WORDS: Final = frozenset(
-    "file filename path page offset line lines cursor query url uri limit start end".split()
+    ["file", "filename", "path", "page", "offset", "line", "lines", "cursor", "query", "url", "uri", "limit", "start", "end"]
 )
-_MASKED_WORDS: Final = frozenset("nonce uuid guid ulid timestamp ts attempt retry retries".split())
+_MASKED_WORDS: Final = frozenset(["nonce", "uuid", "guid", "ulid", "timestamp", "ts", "attempt", "retry", "retries"])
 _MASKED_KEYS: Final = frozenset(
-    "request_id req_id trace trace_id span_id correlation_id idempotency_key call_id tool_call_id run_id message_id "
-    "invocation_id execution_id transaction_id".split()
+    ["request_id", "req_id", "trace", "trace_id", "span_id", "correlation_id", "idempotency_key", "call_id", "tool_call_id", "run_id", "message_id", "invocation_id", "execution_id", "transaction_id"]
 )
 
 

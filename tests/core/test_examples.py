@@ -209,3 +209,23 @@ def test_long_redelivered_batches_change_nothing_either() -> None:
     for c in calls + calls:
         pipeline.step(session, c)
     assert (session.calls, session.cost_nano_usd) == (500, 500_000)
+
+
+def _restating(action: str, step: int, growth: str) -> dict[str, str]:
+    task = "You are a careful assistant. " + "Work on the task with the tools below, one at a time. " * 5
+    return {"role": "user", "content": f"{task}\nStep {step}. So far: {growth}\nLast action: {action}"}
+
+
+@pytest.mark.parametrize(("actions", "stops"), [("abcdefgh", None), ("abcbdbef", 6), ("aaaaaaaa", 3)])
+def test_an_agent_whose_framework_restates_the_task_is_judged_by_its_actions(actions: str, stops: int | None) -> None:
+    history, calls, growth = [_restating("none", 0, "")], [], ""
+    for i, name in enumerate(actions):
+        asked = {
+            "role": "assistant",
+            "tool_calls": [{"function": {"name": "search", "arguments": f'{{"q": "{name}"}}'}}],
+        }
+        calls.append(llm(list(history), asked, at=i))
+        growth += f" search({name}) gave result {i}."
+        history += [asked, _restating(name, i + 1, growth)]
+    calls.append(llm(list(history), {"role": "assistant", "content": "Done."}, at=len(actions)))
+    assert play(calls).blocked_at == stops

@@ -42,6 +42,8 @@ class Step(NamedTuple):
     """Tool of the action, where it is a single one."""
     error: bool
     """The tool failed."""
+    restated: bool
+    """The observation lies inside a restatement of the task, and cannot be told from it."""
     span_id: int
     """Span that told of it."""
     parent: int

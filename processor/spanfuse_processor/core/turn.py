@@ -99,8 +99,18 @@ def _turn_step(session: SessionState, call: Call) -> Step | None:
     action = call.answers
     if action is None or call.input is None:
         return None
-    failed = bool(call.messages) and all(m.error for m in call.messages)
-    step = _step("turn", session, call, action, call.input, tools[0] if len(tools) == 1 else "", failed)
+    messages = call.messages
+    failed = bool(messages) and all(m.error for m in messages)
+    step = _step(
+        "turn",
+        session,
+        call,
+        action,
+        call.input,
+        tools[0] if len(tools) == 1 else "",
+        failed,
+        bool(messages) and messages[0].restates,
+    )
     return None if _is_sibling(session.steps, call, step) else _append(session, call.agent, step)
 
 
@@ -140,6 +150,7 @@ def _step(
     observation: Fingerprint,
     tool: str,
     error: bool,
+    restated: bool = False,
 ) -> Step:
     act, obs = number(action.canon), number(observation.canon)
     act_exact = number(action.exact)
@@ -154,6 +165,7 @@ def _step(
         action.size,
         tool,
         error,
+        restated,
         int(call.span_id, 16),
         number(call.parent_span_id),
         call.end_ns,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
-from spanfuse_processor.core.turn import Turn, alike_actions
-from spanfuse_schemas import Rules
+from spanfuse_processor.core.turn import Turn, alike_actions, hexed
+from spanfuse_schemas import LoopPrint, Rules
 from spanfuse_schemas.detection import Mode
 from spanfuse_schemas.policy import Repeat
 
@@ -35,9 +35,9 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     if rule.exempt or (rule.mode == "off" and rules.near.mode == "off"):
         return None
     near = rules.near.max_distance if rules.near.mode != "off" and step.near else -1
-    if near < 0 and session.steps.count(step.canon) + foreseen < rule.count:
+    if near < 0 and not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
         return None
-    equal = [s for s in session.steps.ring if s.canon == step.canon or alike_actions(s, step, near)]
+    equal = [s for s in session.steps.ring if s.canon == step.canon or _alike(s, step, near)]
     if rule.min_interval_s:
         equal = _close_together(equal, rule)
     exact = sum(s.exact == step.exact for s in equal) + foreseen >= rule.count
@@ -47,6 +47,11 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     if rules.cycle.mode == "block" and session.steps.cycling():
         return None
     return _finding(session, turn, step, equal, rule.count, exact, foreseen, mode)
+
+
+def _alike(a: Step, b: Step, near: int) -> bool:
+    """Whether two steps are the same but for what cannot be compared: an observation inside a restated task."""
+    return (a.restated and b.restated and a.action == b.action and bool(a.tool)) or alike_actions(a, b, near)
 
 
 def _close_together(steps: list[Step], rule: Repeat) -> list[Step]:
@@ -91,7 +96,7 @@ def _finding(
             unit="repeats",
             tool=step.tool,
         ),
-        loop=tuple({print_of(s): None for s in equal}),
+        loop=(LoopPrint(action=hexed(step.action)),) if step.restated else tuple({print_of(s): None for s in equal}),
         scope="loop" if step.kind == "turn" else "all",
         conditional=bool(foreseen),
     )
