@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -12,6 +15,8 @@ from spanfuse_processor.errors import ConfigError
 
 if TYPE_CHECKING:
     from spanfuse_schemas import Decision
+
+T = TypeVar("T")
 
 
 def kafka_settings(config_path: Path | None, brokers: str | None) -> KafkaSettings:
@@ -37,8 +42,12 @@ def _with_brokers(settings: KafkaSettings, brokers: str) -> KafkaSettings:
 
 def reset_over_kafka(settings: KafkaSettings, key: str, actor: str, timeout_s: float) -> Decision:
     """Close a session's breaker in a stream deployment."""
-    import asyncio
-
     from spanfuse_processor.hosts.reset import reset_session
 
-    return asyncio.run(reset_session(settings, key.partition(":")[2], actor, timeout_s))
+    return run_errand(reset_session(settings, key.partition(":")[2], actor, timeout_s))
+
+
+def run_errand(errand: Coroutine[Any, Any, T]) -> T:
+    """Run one errand to Kafka. What goes wrong is told by the command, so the client library need not log it too."""
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    return asyncio.run(errand)

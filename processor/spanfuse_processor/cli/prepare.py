@@ -62,13 +62,12 @@ def create(config_path: Path | None, brokers: str | None, output: str) -> None:
     """
     if config_path is None and brokers is None:
         raise click.UsageError("one of --config and --brokers is needed")
-    import asyncio
     from dataclasses import asdict
 
-    from spanfuse_processor.cli.kafka import kafka_settings
+    from spanfuse_processor.cli.kafka import kafka_settings, run_errand
     from spanfuse_processor.hosts.topics import create_topics
 
-    reports = asyncio.run(create_topics(kafka_settings(config_path, brokers)))
+    reports = run_errand(create_topics(kafka_settings(config_path, brokers)))
     if output == "json":
         print_json({"topics": [asdict(report) for report in reports]})
     else:
