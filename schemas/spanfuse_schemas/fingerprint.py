@@ -59,11 +59,41 @@ _PUNCTUATION: Final = "()[]{}<>.,;:!?#=\"'`*"
 _KEY_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 _KEPT_WORDS: Final = frozenset(
-    ["file", "filename", "path", "page", "offset", "line", "lines", "cursor", "query", "url", "uri", "limit", "start", "end"]
+    [
+        "file",
+        "filename",
+        "path",
+        "page",
+        "offset",
+        "line",
+        "lines",
+        "cursor",
+        "query",
+        "url",
+        "uri",
+        "limit",
+        "start",
+        "end",
+    ]
 )
 _MASKED_WORDS: Final = frozenset(["nonce", "uuid", "guid", "ulid", "timestamp", "ts", "attempt", "retry", "retries"])
 _MASKED_KEYS: Final = frozenset(
-    ["request_id", "req_id", "trace", "trace_id", "span_id", "correlation_id", "idempotency_key", "call_id", "tool_call_id", "run_id", "message_id", "invocation_id", "execution_id", "transaction_id"]
+    [
+        "request_id",
+        "req_id",
+        "trace",
+        "trace_id",
+        "span_id",
+        "correlation_id",
+        "idempotency_key",
+        "call_id",
+        "tool_call_id",
+        "run_id",
+        "message_id",
+        "invocation_id",
+        "execution_id",
+        "transaction_id",
+    ]
 )
 
 

@@ -32,6 +32,9 @@ class Repeat(Rule):
     count: int = Field(default=3, ge=2)
     """Equal steps that are still let through; the next is refused. Default 3: a second try is normal, and of 1,514
     successful sessions the peers' rules at 3 that look at results stop the fewest."""
+    within: int = Field(default=12, ge=2, le=40)
+    """Steps among which the equal ones must lie. Default 12: farther apart, enough has been done between two to look again
+    (re-reading a file after some edits). Only repeat.no_progress looks beyond a row."""
     exempt: bool = False
     """Do not count at all (for a tool that waits or polls)."""
     min_interval_s: float = Field(default=0, ge=0)
@@ -175,7 +178,9 @@ class Override(Settings):
         Rules.model_validate(self.rules)
         deaf = [name for name in self.rules if self.tool is not None and not name.startswith(("repeat.", "near"))]
         if deaf:
-            raise ValueError(f"an override for a tool cannot change {', '.join(deaf)}: only repeat.* and near know the tool")
+            raise ValueError(
+                f"an override for a tool cannot change {', '.join(deaf)}: only repeat.* and near know the tool"
+            )
         return self
 
 

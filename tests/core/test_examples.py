@@ -229,3 +229,12 @@ def test_an_agent_whose_framework_restates_the_task_is_judged_by_its_actions(act
         history += [asked, _restating(name, i + 1, growth)]
     calls.append(llm(list(history), {"role": "assistant", "content": "Done."}, at=len(actions)))
     assert play(calls).blocked_at == stops
+
+
+@pytest.mark.parametrize(("between", "stops"), [(4, True), (5, False)])
+def test_looking_again_after_enough_other_work_is_no_repeat(between: int, stops: bool) -> None:
+    steps = []
+    for i in range(3):
+        steps.append(("view", {"path": "a.py"}, "the text"))
+        steps += [("edit", {"path": f"f{i}.{k}"}, f"ok {i}.{k}") for k in range(between)]
+    assert (play(tool_loop(steps)).blocked_at is not None) is stops

@@ -37,7 +37,8 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     near = rules.near.max_distance if rules.near.mode != "off" and step.near else -1
     if near < 0 and not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
         return None
-    equal = [s for s in session.steps.ring if s.canon == step.canon or _alike(s, step, near)]
+    recent = list(session.steps.ring)[-(rule.within - foreseen) :]
+    equal = [s for s in recent if s.canon == step.canon or _alike(s, step, near)]
     if rule.min_interval_s:
         equal = _close_together(equal, rule)
     exact = sum(s.exact == step.exact for s in equal) + foreseen >= rule.count
