@@ -56,7 +56,7 @@ def _around(call: Call, index: dict[tuple[str, str], int], traces: Traces) -> in
 def _same(inner: Candidate, outer: Candidate, *, alone: bool) -> bool:
     if inner.response_id and outer.response_id:
         return inner.response_id == outer.response_id
-    return alone
+    return alone and outer.call.start_ns <= inner.call.start_ns and inner.call.end_ns <= outer.call.end_ns
 
 
 def _beside(candidates: Sequence[Candidate]) -> list[tuple[int, int]]:
