@@ -3,8 +3,8 @@
     python -m tests.support.wire_agent --otlp URL --guard URL < plan.json > outcome.json
 
 The plan is {"session": …, "calls": [...]}; a call is {"messages", "output"}, {"prompt"}, {"tool", "arguments", "result"},
-{"error": type, "status": code} or {"wait_s"}; "cost_usd" and "model" go with the first two. The outcome says how many model calls were
-let through and what refused the next one.
+{"error": type} or {"wait_s"}; "cost_usd" and "model" go with the first two. The outcome says how many model calls were let
+through and what refused the next one.
 """
 
 from __future__ import annotations
