@@ -83,6 +83,13 @@ _ID_CHARS: Final = 256
 """Media named by something longer than this (inline data) is named by its hash."""
 
 
+_MEMO: Final[dict[str, Fingerprint]] = {}
+_MEMO_SIZE: Final = 4096
+"""Fingerprints remembered, by exact hash."""
+_MEMO_MIN_CHARS: Final = 256
+"""Shorter texts are hashed as fast as looked up."""
+
+
 class Prints(Record):
     """All fingerprints of one call, as they travel on its span in the attribute `spanfuse.fingerprint`."""
 
@@ -137,6 +144,8 @@ def read_messages(messages: Iterable[Any]) -> Conversation:
         begin -= 1
     prior = read_actions(items[begin:end])
     tools = {a.call_id: a.tool for a in prior if a.call_id}
+    if len(prior) == 1:
+        tools.setdefault("", prior[0].tool)
     fresh = [item for item in items[end:] if _role(item) != "system"] or items[end:]
     new = [m for item in fresh for m in _new_messages(_mapping(item), tools)]
     if end and len(new) == 1 and new[0].role == "user" and _restates(items, fresh[0]):
@@ -210,11 +219,31 @@ def looks_failed(result: Any) -> bool:
 
 
 def print_of(value: Any) -> Fingerprint:
-    """Fingerprint of a text or JSON-like value; without identity where it is truncated or cannot be serialised."""
+    """Fingerprint of a text or JSON-like value; without identity where it is truncated or cannot be serialised.
+
+    Long ones are remembered by their exact hash: what a call did comes back as what the next one answers.
+    """
     try:
-        return fingerprint(value, truncated=isinstance(value, str) and is_truncated(value))
+        raw = (
+            value
+            if isinstance(value, str)
+            else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+        )
+        if is_truncated(raw) and isinstance(value, str):
+            return Fingerprint(size=len(raw))
+        return fingerprint(value) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, exact_hash(raw))
     except (ValueError, RecursionError, TypeError):
         return Fingerprint()
+
+
+def _remembered(value: Any, exact: str) -> Fingerprint:
+    found = _MEMO.get(exact)
+    if found is None:
+        found = fingerprint(value)
+        if len(_MEMO) >= _MEMO_SIZE:
+            _MEMO.clear()  # one atomic step: other threads may be reading
+        _MEMO[exact] = found
+    return found
 
 
 def _mapping(item: Any) -> Mapping[str, Any]:

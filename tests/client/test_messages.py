@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from spanfuse.messages import Conversation, is_truncated, looks_failed, new_input, read_actions, read_messages
+from spanfuse import messages as messages_module
+from spanfuse.messages import Conversation, is_truncated, looks_failed, new_input, print_of, read_actions, read_messages
+from spanfuse_schemas.fingerprint import fingerprint
 
 Messages = list[dict[str, Any]]
 
@@ -208,6 +210,22 @@ def test_objects_of_a_client_library_read_like_their_dicts() -> None:
     messages: list[Any] = openai()
     messages[2] = Reply(tool_calls=messages[2]["tool_calls"])
     assert read_messages(messages) == read_messages(openai())
+
+
+def test_a_result_without_an_id_answers_the_only_call() -> None:
+    messages = openai()
+    del messages[3]["tool_call_id"]
+    assert read_messages(messages).messages[0].tool == "weather"
+
+
+def test_a_long_text_that_comes_again_has_the_same_print_as_the_first_time() -> None:
+    """Whether it comes as text or as what the text says, and however many came in between."""
+    value = {"rows": [{"name": f"row {i}", "value": i} for i in range(100)]}
+    first = print_of(value)
+    for i in range(5000):
+        print_of(f"{i} " * 200)
+    assert print_of(value) == print_of(value) == first == fingerprint(value)
+    assert len(messages_module._MEMO) <= messages_module._MEMO_SIZE
 
 
 def test_nothing_gives_nothing() -> None:

@@ -68,14 +68,13 @@ def characters(value: Any) -> int:
     """Characters of all texts within messages."""
     total = 0
     todo = [value]
-    while todo:
-        item = todo.pop()
+    for item in todo:  # it grows while it is walked
         if isinstance(item, str):
             total += len(item)
         elif isinstance(item, dict):
-            todo.extend(inner for key, inner in item.items() if key not in _NO_TEXT)
+            todo += [inner for key, inner in item.items() if inner and key not in _NO_TEXT]
         elif isinstance(item, (list, tuple)):
-            todo.extend(item)
+            todo += item
     return total
 
 
