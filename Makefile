@@ -1,0 +1,56 @@
+# Every target makes what it needs: a virtual environment in .venv, re-installed only when pyproject.toml changes.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help demo up test check format lint types imports bench schemas clean
+
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+
+demo: $(INSTALLED) ## five agents, four of them runaways: watch them being stopped
+	$(BIN)/spanfuse demo
+
+up: $(INSTALLED) ## the circuit breaker in one process, on ports 4317, 4318 and 8787
+	$(BIN)/spanfuse up
+
+test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are started as needed
+	@$(BIN)/python -m tests.services.prepare
+	$(BIN)/python -m pytest
+
+check: format lint types imports test ## what CI runs: format, lint, types, layers, tests
+
+format: $(INSTALLED)
+	$(BIN)/ruff format --check .
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+
+types: $(INSTALLED)
+	$(BIN)/mypy
+
+imports: $(INSTALLED)
+	$(BIN)/lint-imports
+
+bench: $(INSTALLED) ## measure, with a baseline in the same run
+	@$(BIN)/python -m tests.services.prepare
+	$(BIN)/python -m bench
+
+schemas: $(INSTALLED) ## write schemas/json/ anew from the models
+	$(BIN)/python -m spanfuse_schemas.json_schema schemas/json
+
+clean: ## remove everything that make and the tools created
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	  || { echo "spanfuse needs Python 3.11 or newer: apt-get install python3.11 python3.11-venv" >&2; exit 1; }
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv .venv \
+	  || { rm -rf .venv; echo "python3 -m venv does not work here: apt-get install python3-venv" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
