@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from typing import TYPE_CHECKING, Any, Final
 
@@ -77,10 +78,8 @@ async def start_client(client: Any, settings: KafkaSettings) -> None:
 async def _abandon(client: Any) -> None:
     """Close what a failed start left open."""
     close = getattr(client, "stop", None) or client.close
-    try:
+    with contextlib.suppress(KafkaError, OSError, TimeoutError, AttributeError):
         await asyncio.wait_for(close(), 2)
-    except (KafkaError, OSError, TimeoutError, AttributeError):
-        pass
 
 
 def new_producer(settings: KafkaSettings, *, linger_ms: int) -> AIOKafkaProducer:

@@ -27,7 +27,7 @@ def new_app(settings: KafkaSettings, partitions: int) -> faust.App:
         broker=[URL(f"kafka://{broker.strip()}") for broker in settings.brokers.split(",")],
         broker_credentials=credentials(settings),
         broker_client_id=settings.client_id,
-        broker_session_timeout=30.0,
+        broker_session_timeout=10.0,  # how long the partitions of a killed worker wait
         broker_heartbeat_interval=3.0,
         broker_request_timeout=40.0,
         store="memory://",

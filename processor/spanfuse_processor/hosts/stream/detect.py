@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from faust.types import TP
 from pydantic import ValidationError
@@ -18,12 +18,9 @@ from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_schemas import CallBatch, Decision
-from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DETECTIONS
+from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS
 
 log = logging.getLogger(__name__)
-
-MAX_DIRTY: Final = 4_000
-"""Sessions that may wait to be stored; above it, the next message waits for the write-back."""
 
 
 class Detector:
@@ -56,7 +53,7 @@ class Detector:
 
     async def handle(self, message: Any) -> None:
         """Take one message of `spanfuse.calls`."""
-        if self._sessions.dirty > MAX_DIRTY:
+        if self._writeback.full:
             await self._writeback.flush()
         batch = _parse(message.value)
         async with self._writeback.step:
@@ -103,13 +100,11 @@ class Detector:
         )
 
     async def _emit(self, outcome: Outcome) -> None:
-        send = self._outbox.send
         for decision in outcome.decisions:
             await tell(self._outbox, decision)
         for detection in outcome.detections:
-            await send(DETECTIONS, detection.to_json(), key=key_of(detection.session))
-        for charge in outcome.charges:
-            await send(CHARGES, charge.to_json(), key=key_of(charge.scope))
+            await self._outbox.send(DETECTIONS, detection.to_json(), key=key_of(detection.session))
+        self._writeback.charge(outcome.charges)
 
     async def _refuse(self, message: Any, reason: str) -> None:
         self._counters["dead_letters"] += 1

@@ -16,7 +16,7 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.stream.detect import tell
 from spanfuse_processor.hosts.stream.offsets import Offsets
-from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.hosts.stream.outbox import Outbox, Row
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
 from spanfuse_processor.hosts.stream.table import SessionTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
@@ -89,16 +89,15 @@ class Expiry:
 
     async def _delete(self, over: list[tuple[bytes, bytes, int]]) -> None:
         """What Guards are told goes first, as with every state."""
-        gone = []
+        gone: list[Row] = []
         async with self._writeback.step:
             for key, value, partition in over:
                 session = key.decode("utf-8", "surrogatepass")
                 if self._table.fetch(key) == value and not self._sessions.is_dirty(session):
                     await self._close(session, Stored.unpack(value), partition)
-                    gone.append((key, partition))
+                    gone.append((key, None, partition))
         await self._outbox.settled()
-        for key, partition in gone:
-            await self._outbox.send(SESSIONS_CHANGELOG, None, key=key, partition=partition)
+        await self._outbox.send_many(SESSIONS_CHANGELOG, gone)
         await self._outbox.settled()
 
     async def _close(self, session: str, stored: Stored, partition: int) -> None:

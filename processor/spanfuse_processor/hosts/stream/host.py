@@ -24,7 +24,7 @@ from spanfuse_processor.hosts.stream.writeback import INTERVAL_S, WriteBack
 from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Policy
-from spanfuse_schemas.topics import CALLS, OTLP_SPANS, TOPICS
+from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS, TOPICS
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -74,7 +74,7 @@ class StreamHost:
         """
         await self.outbox.start()
         await self._check_topics()
-        self._build(self.settings.partitions)
+        self._build(self.settings.partitions, await self._partitions_of(CHARGES))
         self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back)]
 
     async def _check_topics(self) -> None:
@@ -94,12 +94,12 @@ class StreamHost:
         except Exception:
             return 0
 
-    def _build(self, partitions: int) -> None:
+    def _build(self, partitions: int, charges: int) -> None:
         app = self.app = new_app(self.settings, partitions)
         self.offsets = Offsets(self._commit)
-        self.table = SessionTable.create(app, partitions)
+        self.table = SessionTable.create(app, self.settings, partitions)
         self._sessions = Sessions(self.table, self.counters)
-        self._writeback = WriteBack(self._sessions, self.outbox, self.offsets)
+        self._writeback = WriteBack(self._sessions, self.outbox, self.offsets, charges)
         self._expiry = Expiry(
             self.table, self._sessions, self._pipeline, self.outbox, self._writeback, self.offsets, self.counters
         )
@@ -124,8 +124,21 @@ class StreamHost:
 
         self.app.agent(channel, name=f"{__name__}.{topic}")(run)
 
+    def assigned(self) -> set[TP]:
+        """Partitions that are this worker's at present, changelogs included."""
+        try:
+            return set(self.app.consumer.assignment())
+        except Exception:  # not yet started, or stopped
+            return set()
+
+    def recovering(self) -> int:
+        """Changelog records that recovery has still to read."""
+        tables: Any = self.app.tables
+        return int(tables.recovery.active_remaining_total())
+
     async def _commit(self, offsets: dict[TP, int]) -> bool:
-        return bool(await self.app.consumer._commit(offsets))
+        consumer: Any = self.app.consumer
+        return bool(await consumer._commit(offsets))
 
     def _is_present(self, message: Any) -> bool:
         return self._accepting and message.generation_id == self.app.consumer_generation_id
@@ -191,9 +204,10 @@ class StreamHost:
         """Store, commit, leave the group, disconnect; within 10 s."""
         for task in self._tasks:
             task.cancel()
-        if self._accepting:
+        if self._accepting and not self.failed.done():
             await _within(self._drain())
-        await _within(self.app.stop())
+        if self._tasks:
+            await _within(self.app.stop())
         await self.outbox.stop(1.0)
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
+from aiokafka.producer.message_accumulator import BatchBuilder
 
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.kafka import new_producer, start_client
@@ -18,6 +21,8 @@ if TYPE_CHECKING:
 MAX_OPEN: Final = 20_000
 """Records sent and not acknowledged; above it, sending waits."""
 
+Row = tuple[bytes, bytes | None, int]
+"""Key, value and partition of a record."""
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -32,6 +37,7 @@ class Outbox:
         self._settings = settings
         self._fail = fail
         self._open: set[asyncio.Future[object]] = set()
+        self._started: list[AIOKafkaProducer] = []
 
     async def start(self) -> None:
         """Connect.
@@ -41,12 +47,15 @@ class Outbox:
         """
         self.urgent = new_producer(self._settings, linger_ms=0)
         self.bulk = new_producer(self._settings, linger_ms=20)
-        await start_client(self.urgent, self._settings)
-        await start_client(self.bulk, self._settings)
+        for producer in (self.urgent, self.bulk):
+            await start_client(producer, self._settings)
+            self._started.append(producer)
 
     async def stop(self, timeout_s: float) -> None:
         """Send what waits, for `timeout_s` seconds at most, and disconnect."""
-        stops = [asyncio.ensure_future(p.stop()) for p in (self.urgent, self.bulk)]
+        if not self._started:
+            return
+        stops = [asyncio.ensure_future(p.stop()) for p in self._started]
         _, late = await asyncio.wait(stops, timeout=timeout_s)
         for stop in late:
             stop.cancel()
@@ -69,7 +78,21 @@ class Outbox:
         if len(self._open) >= MAX_OPEN:
             await self.settled()
         producer = self.urgent if urgent else self.bulk
-        future = await _enqueue(producer, topic, value, key, partition, headers)
+        return self._track(
+            await _persist(partial(producer.send, topic, value, key=key, partition=partition, headers=headers))
+        )
+
+    async def send_many(self, topic: str, records: Iterable[Row]) -> None:
+        """Send many small records in batches built here, at a fraction of what each would cost by itself; per partition
+        they keep their order. Not to be mixed with `send` to the same topic."""
+        by_partition: defaultdict[int, list[Row]] = defaultdict(list)
+        for row in records:
+            by_partition[row[2]].append(row)
+        for partition, rows in by_partition.items():
+            for batch in _batches(self.bulk, rows):
+                self._track(await _persist(partial(self.bulk.send_batch, batch, topic, partition=partition)))
+
+    def _track(self, future: asyncio.Future[object]) -> asyncio.Future[object]:
         self._open.add(future)
         future.add_done_callback(self._closed)
         return future
@@ -94,20 +117,19 @@ class Outbox:
                 raise UnavailableError("Kafka refused a record")
 
 
-async def _enqueue(
-    producer: AIOKafkaProducer,
-    topic: str,
-    value: bytes | None,
-    key: bytes | None,
-    partition: int | None,
-    headers: Headers | None,
-) -> asyncio.Future[object]:
+async def _persist(send: Callable[[], Awaitable[asyncio.Future[object]]]) -> asyncio.Future[object]:
     """A full buffer during an outage is no reason to lose or to overtake a record: try until there is room."""
     while True:
         try:
-            future: asyncio.Future[object] = await producer.send(
-                topic, value, key=key, partition=partition, headers=headers
-            )
-            return future
+            return await send()
         except KafkaTimeoutError:
             continue
+
+
+def _batches(producer: AIOKafkaProducer, rows: list[Row]) -> Iterator[BatchBuilder]:
+    batch = producer.create_batch()
+    for key, value, _ in rows:
+        while batch.append(key=key, value=value, timestamp=None) is None:
+            yield batch
+            batch = producer.create_batch()
+    yield batch

@@ -8,6 +8,7 @@ from typing import Final
 
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
+from spanfuse_processor.hosts.stream.outbox import Row
 from spanfuse_processor.hosts.stream.table import SessionTable, Stored
 
 log = logging.getLogger(__name__)
@@ -66,13 +67,13 @@ class Sessions:
         live.dirty = True
         self._dirty[session] = live
 
-    def take(self, most: int) -> list[tuple[bytes, bytes, int]]:
+    def take(self, most: int) -> list[Row]:
         """Store up to `most` changed sessions in the table's local copy.
 
         Returns:
             Key, value and partition of each, for the changelog.
         """
-        taken = []
+        taken: list[Row] = []
         for session in list(self._dirty)[:most]:
             live = self._dirty.pop(session)
             live.dirty = False

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import faust
+from aiokafka import ConsumerRecord, TopicPartition
 from faust.tables.table import Table
+from faust.types import TP
 
 from spanfuse_processor.errors import StateError
+from spanfuse_processor.hosts.stream.restore import restore
+
+if TYPE_CHECKING:
+    from spanfuse_processor.config import KafkaSettings
 
 _HEADER: Final = struct.Struct(">Bqq?")
 _LAYOUT: Final = 1
@@ -47,51 +53,74 @@ class Stored(NamedTuple):
         return cls(offset, last_ns, told, value[_HEADER.size :])
 
 
-class SessionTable(Table):  # type: ignore[misc]
-    """A table whose changelog the worker writes itself, with a producer of its own.
+class SessionTable(Table[bytes, bytes]):
+    """A table whose changelog the worker writes itself, with a producer of its own, and reads in bulk.
 
-    Faust's own write costs five times as much, cannot be waited for, and is bound to an event of the partition at hand; what it
-    does on recovery and rebalance is used as it is.
+    Faust's own write costs five times as much, cannot be waited for, and is bound to an event of the partition at hand. What
+    it does on recovery and rebalance is used as it is; its store stays empty.
     """
 
+    settings: KafkaSettings
+    stored: dict[bytes, tuple[bytes, int]]
+    """Value and partition of each key."""
+    read: dict[TopicPartition, int]
+    """Last offset read of each changelog partition."""
+
     @classmethod
-    def create(cls, app: faust.App, partitions: int) -> SessionTable:
+    def create(cls, app: faust.App, settings: KafkaSettings, partitions: int) -> SessionTable:
         """Add the table to an app."""
         table = cls(app, name="sessions", partitions=partitions, key_type=bytes, value_type=bytes)
+        table.settings = settings
+        table.stored = {}
+        table.read = {}
         app.tables.add(table)
         return table
 
     def fetch(self, key: bytes) -> bytes | None:
         """The stored value."""
-        value: bytes | None = self.data.data.get(key)
-        return value
+        entry = self.stored.get(key)
+        return entry[0] if entry is not None else None
 
     def store(self, key: bytes, value: bytes | None, partition: int) -> None:
         """Change the local copy; `None` forgets the key."""
-        store = self.data
         if value is None:
-            store.data.pop(key, None)
-            store._key_partition.pop(key, None)
+            self.stored.pop(key, None)
         else:
-            store.data[key] = value
-            store._key_partition[key] = partition
+            self.stored[key] = (value, partition)
 
     def entries(self) -> Iterator[tuple[bytes, bytes, int]]:
         """Key, value and partition of all that is stored; taken at once, so that the table may change meanwhile."""
-        store = self.data
-        partition_of = store._key_partition
-        for key, value in list(store.data.items()):
-            if key in partition_of:
-                yield key, value, partition_of[key]
+        for key, (value, partition) in list(self.stored.items()):
+            yield key, value, partition
 
-    def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
-        """Recover: of two values of a key the one that has applied more wins, so that a late write of a worker that had
-        already lost the partition does not undo what its successor wrote."""
-        for event in batch:
-            key, value = event.key, event.value
+    async def on_rebalance(
+        self, assigned: set[TP], revoked: set[TP], newly_assigned: set[TP], generation_id: int = 0
+    ) -> None:
+        """Forget the partitions of others, and read one's own."""
+        await super().on_rebalance(assigned, revoked, newly_assigned, generation_id)
+        mine = {TopicPartition(*tp) for tp in assigned if tp.topic == self.changelog_topic_name}
+        partitions = {tp.partition for tp in mine}
+        self.stored = {key: entry for key, entry in self.stored.items() if entry[1] in partitions}
+        self.read = {tp: self.read.get(tp, -1) for tp in mine}
+        await restore(self.settings, self.read, self.apply_records)
+
+    def persisted_offset(self, tp: TP) -> int | None:
+        """Where Faust's recovery goes on."""
+        offset = self.read.get(TopicPartition(*tp), -1)
+        return offset if offset >= 0 else None
+
+    def apply_records(self, records: Iterable[ConsumerRecord]) -> None:
+        """Take records of the changelog: of two values of a key the one that has applied more wins, so that a late write
+        of a worker that had already lost the partition does not undo what its successor wrote."""
+        for record in records:
+            key, value = record.key, record.value
             present = self.fetch(key)
             if not value or present is None or _applied(value) >= _applied(present):
-                self.store(key, value or None, event.message.partition)
+                self.store(key, value or None, record.partition)
+
+    def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
+        """What Faust's recovery reads."""
+        self.apply_records(event.message for event in batch)
 
 
 def _applied(value: bytes) -> int:

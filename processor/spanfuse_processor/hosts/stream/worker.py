@@ -1,0 +1,148 @@
+"""`spanfuse worker`: one process of the fleet, until a signal or a reason to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from aiokafka import TopicPartition
+
+from spanfuse_processor.errors import ConfigError
+from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.stream.host import StreamHost
+from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
+from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
+from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_schemas.topics import CALLS, OTLP_SPANS
+
+if TYPE_CHECKING:
+    from spanfuse_processor.config import Config
+
+NOISY: Final = ("faust", "mode", "aiokafka")
+"""Libraries that tell of their inner life at INFO, and of outages that they get over at ERROR."""
+
+
+class Worker:
+    """The stream host with its receiver and its watchdogs.
+
+    Args:
+        config: needs `receivers.kafka`; with `receivers.otlp` it takes OTLP as well.
+        stuck_s: time without progress after which it ends, seconds.
+
+    Raises:
+        ConfigError: without `receivers.kafka`.
+    """
+
+    def __init__(self, config: Config, *, stuck_s: float = STUCK_S) -> None:
+        kafka = config.receivers.kafka
+        if kafka is None:
+            raise ConfigError(["receivers.kafka: a worker needs it; write `kafka: {brokers: HOST:PORT}`"])
+        self.host = StreamHost(kafka, config.policy(), Normaliser(prices_of(config.pricing)))
+        otlp = config.receivers.otlp
+        self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
+        self._watchdog = Watchdog(kafka, self._mine, self._recovering, stuck_s=stuck_s)
+        self._pulse = Pulse(stuck_s)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Start everything; `host.ready` is set when partitions are assigned and recovered."""
+        await self.host.start()
+        if self.receiver is not None:
+            await self.receiver.start()
+        self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._pulse.run())]
+
+    async def stop(self) -> None:
+        """Stop everything, within 10 s."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self.receiver is not None:
+            await self.receiver.stop(1.0)
+        await self.host.stop()
+
+    async def _watch(self) -> None:
+        try:
+            await self._watchdog.run()
+        except Exception as error:
+            self.host.fail(error)
+
+    def _mine(self) -> set[TopicPartition]:
+        if not self.host.ready.is_set():
+            return set()
+        return {
+            TopicPartition(tp.topic, tp.partition) for tp in self.host.assigned() if tp.topic in (CALLS, OTLP_SPANS)
+        }
+
+    def _recovering(self) -> int:
+        return self.host.recovering()
+
+
+async def serve(config: Config, *, ready: Callable[[Worker], None] | None = None, stuck_s: float = STUCK_S) -> None:
+    """Run a worker until SIGTERM or SIGINT.
+
+    Args:
+        ready: called once it has partitions, recovered.
+
+    Raises:
+        SpanfuseError: when it has to end for another reason.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    worker = Worker(config, stuck_s=stuck_s)
+    try:
+        await worker.start()
+        await _first(worker.host.ready.wait(), stop.wait(), worker.host.failed)
+        if worker.host.ready.is_set():
+            _spare_the_collector()
+            if ready is not None:
+                ready(worker)
+        await _first(stop.wait(), worker.host.failed)
+    finally:
+        await worker.stop()
+    if worker.host.failed.done():
+        worker.host.failed.result()
+
+
+async def _first(*works: object) -> None:
+    tasks = [asyncio.ensure_future(work) for work in works]  # type: ignore[call-overload]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for work, task in zip(works, tasks, strict=True):
+        if task is not work:
+            task.cancel()
+
+
+def _spare_the_collector() -> None:
+    """Parsed calls are many, short-lived and without cycles: by default the collector would cost as much as parsing them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def run_worker(config: Config, *, ready: Callable[[Worker], None] | None = None) -> None:
+    """`serve` in an event loop of its own, on uvloop where it is installed."""
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    asyncio.run(serve(config, ready=ready or _tell))
+
+
+def _tell(worker: Worker) -> None:
+    host, receiver = worker.host, worker.receiver
+    partitions = sorted(tp.partition for tp in host.assigned() if tp.topic == CALLS)
+    line = (
+        f"spanfuse worker is up: Kafka {host.settings.brokers} · partitions {','.join(map(str, partitions)) or 'none'}"
+    )
+    if receiver is not None:
+        line += f" · OTLP/HTTP port {receiver.otlp.http_port} · OTLP/gRPC port {receiver.otlp.grpc_port}"
+    print(line, file=sys.stderr, flush=True)
