@@ -88,8 +88,11 @@ def test_to_thread_keeps_the_session_and_a_bare_thread_needs_carry() -> None:
 
 
 def test_a_carried_function_may_run_many_times_at_once() -> None:
+    def named(_: int) -> str | None:
+        return current().session
+
     with ThreadPoolExecutor(8) as pool, session("s"):
-        assert set(pool.map(carry(lambda _: current().session), range(100))) == {"s"}
+        assert set(pool.map(carry(named), range(100))) == {"s"}
 
 
 def test_leaving_in_another_context_does_not_raise() -> None:

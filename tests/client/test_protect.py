@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -178,12 +178,13 @@ def test_the_arguments_messages_and_prompt_are_shown_to_the_check() -> None:
         return "answer"
 
     again, other = [{"role": "user", "content": "again"}], [{"role": "user", "content": "other"}]
-    for refused in (
+    refusals: list[Callable[[], str]] = [
         lambda: by_messages("m", again),
         lambda: by_messages("m", messages=again),
         lambda: by_prompt("again"),
         lambda: by_any(messages=again),
-    ):
+    ]
+    for refused in refusals:
         with pytest.raises(Blocked):
             refused()
     assert by_messages("m", other) == by_prompt("other") == by_any(prompt="other") == "answer"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
+import random
 import socket
 import ssl
 import threading
@@ -28,10 +30,12 @@ def server() -> Iterator[SseServer]:
 
 
 def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
+    """Below the ports of outgoing connections: a client that dials a port on and off may else be connected to itself."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as held, contextlib.suppress(OSError):
+            held.bind(("127.0.0.1", port))
+            return port
 
 
 def threads() -> list[str]:

@@ -138,7 +138,10 @@ class KafkaSubscriber(ThreadSubscriber):
         super().__init__(f"kafka {self.connection.brokers}")
 
     def _follow(self, sink: Sink, stop: threading.Event) -> None:
-        asyncio.run(self._consume(sink, stop))
+        try:
+            asyncio.run(self._consume(sink, stop))
+        except asyncio.CancelledError as error:  # No Exception, so that it would end the thread for good.
+            raise ConnectionError("the consumer was cancelled") from error
 
     def _interrupt(self) -> None:
         running = self._running
@@ -162,17 +165,14 @@ class KafkaSubscriber(ThreadSubscriber):
         try:
             await asyncio.wait_for(consumer.start(), ANSWER_S * 2)
             await self._read(consumer, sink, stop)
-        except asyncio.CancelledError:
-            if not stop.is_set():
-                raise
         finally:
             self._running = None
-            with suppress(Exception):
+            # aiokafka 0.14 lets the cancellation of its own fetchers out of stop() when the broker is away.
+            with suppress(Exception, asyncio.CancelledError):
                 await asyncio.wait_for(consumer.stop(), ANSWER_S)
 
     async def _read(self, consumer: AIOKafkaConsumer, sink: Sink, stop: threading.Event) -> None:
-        partitions = self._partitions(consumer)
-        consumer.assign(partitions)
+        partitions = await asyncio.wait_for(self._partitions(consumer), ANSWER_S)
         await consumer.seek_to_beginning(*partitions)
         ends = await asyncio.wait_for(consumer.end_offsets(partitions), ANSWER_S)
         snapshot = Snapshot()
@@ -189,11 +189,14 @@ class KafkaSubscriber(ThreadSubscriber):
                 await _check_alive(consumer, partitions)
             sink.alive()
 
-    def _partitions(self, consumer: AIOKafkaConsumer) -> list[TopicPartition]:
-        found = consumer.partitions_for_topic(self._topic)
-        if not found:
+    async def _partitions(self, consumer: AIOKafkaConsumer) -> list[TopicPartition]:
+        """Subscribe, without a group: to all partitions. Asking for the topic by name before it exists could make it."""
+        if self._topic not in await consumer.topics():
             raise ConnectionError(f"there is no topic {self._topic}; make it with: spanfuse topics create")
-        return [TopicPartition(self._topic, p) for p in sorted(found)]
+        consumer.subscribe([self._topic])
+        while not consumer.assignment():
+            await asyncio.sleep(0.01)
+        return sorted(consumer.assignment())
 
     def _take(self, record: ConsumerRecord[bytes, bytes], sink: Sink | Snapshot) -> None:
         if not record.value:
