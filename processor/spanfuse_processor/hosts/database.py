@@ -1,0 +1,126 @@
+"""Opens the SQLite file of the embedded host: ours alone, of our version, with the settings that the store relies on."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from spanfuse_processor.errors import StateError, UnavailableError
+
+APPLICATION_ID: Final = 0x53504653
+"""Marks the file as ours ("SPFS")."""
+SCHEMA: Final = 1
+"""Version of the tables."""
+BUSY_TIMEOUT_S: Final = 0.25
+"""How long a lock of another program, such as a backup, is waited for. Nothing else is done meanwhile, so it is short; the
+client that is sent back comes again."""
+LOG_PAGES: Final = 16_384
+"""Pages (4 KB) of the log at which a commit moves it into the database itself, should `Store.checkpoint` not keep up."""
+
+_TABLES: Final = """
+CREATE TABLE sessions (session BLOB PRIMARY KEY, touched_ns INTEGER NOT NULL, epoch INTEGER NOT NULL, state BLOB NOT NULL);
+CREATE INDEX sessions_touched ON sessions (touched_ns);
+CREATE TABLE ended (seq INTEGER PRIMARY KEY, session BLOB NOT NULL UNIQUE, epoch INTEGER NOT NULL);
+CREATE TABLE decisions (key BLOB PRIMARY KEY, decision BLOB NOT NULL);
+CREATE TABLE detections (seq INTEGER PRIMARY KEY, session TEXT NOT NULL, detection BLOB NOT NULL);
+CREATE TABLE dead_letters (
+    seq INTEGER PRIMARY KEY, at_ns INTEGER NOT NULL, reason TEXT NOT NULL, size INTEGER NOT NULL, data BLOB NOT NULL
+);
+CREATE TABLE totals (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """An open file and the lock on it."""
+
+    path: str
+    connection: sqlite3.Connection
+    lock: int | None
+    """File descriptor that holds the lock; none for a temporary database."""
+
+    @contextmanager
+    def another(self) -> Iterator[sqlite3.Connection]:
+        """A second connection, for another thread."""
+        with closing(sqlite3.connect(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None)) as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close the file, then let others have it."""
+        self.connection.close()
+        if self.lock is not None:
+            os.close(self.lock)
+
+
+def open_database(path: str) -> Database:
+    """Open or create the file; an empty path is a private temporary database.
+
+    Raises:
+        StateError: if the file is no such database, or one of another version.
+        UnavailableError: if it cannot be opened, or another process uses it.
+    """
+    lock = _lock(path) if path else None
+    connection: sqlite3.Connection | None = None
+    try:
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        _prepare(connection, path)
+    except BaseException as error:
+        if connection is not None:
+            connection.close()
+        if lock is not None:
+            os.close(lock)
+        if isinstance(error, sqlite3.Error):
+            raise _explained(path, error) from error
+        raise
+    return Database(path, connection, lock)
+
+
+def _lock(path: str) -> int:
+    """A lock of this process, which the system takes back however the process ends."""
+    name = f"{path}.lock"
+    try:
+        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise UnavailableError(f"storage {path}: cannot create {name}: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(lock)
+        raise UnavailableError(f"storage {path}: another process uses it; is `spanfuse up` running already?") from None
+    return lock
+
+
+def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    if path:
+        with suppress(OSError):
+            Path(path).chmod(0o600)  # dead letters may hold prompts
+        connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}").fetchall()
+    else:
+        connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
+        connection.execute("PRAGMA synchronous = OFF")
+    (ours,), (version,) = (connection.execute(f"PRAGMA {p}").fetchone() for p in ("application_id", "user_version"))
+    if (ours, version) == (APPLICATION_ID, SCHEMA):
+        return
+    if ours == APPLICATION_ID:
+        raise StateError(
+            f"storage {path}: version {version}, and this build reads {SCHEMA}; move the file away to start anew"
+        )
+    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+        raise StateError(f"storage {path}: the database of another program")
+    connection.executescript(
+        f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+    )
+
+
+def _explained(path: str, error: sqlite3.Error) -> StateError | UnavailableError:
+    if isinstance(error, sqlite3.OperationalError):  # locked, read-only, full, not to be opened
+        return UnavailableError(f"storage {path}: {error}")
+    return StateError(f"storage {path}: not a database, or damaged ({error}); move the file away to start anew")

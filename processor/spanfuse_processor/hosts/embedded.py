@@ -1,0 +1,213 @@
+"""The embedded host: OTLP in, decisions out, everything in one process, state in one SQLite file.
+
+It needs no services: `spanfuse up` on a laptop, in CI, or for a small team.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, Final
+
+from spanfuse_processor.api.app import create_app
+from spanfuse_processor.config import Config
+from spanfuse_processor.errors import ConfigError, UnavailableError
+from spanfuse_processor.exporters.hub import Hub, Listener
+from spanfuse_processor.hosts.engine import EXPIRE_AT_ONCE, Engine
+from spanfuse_processor.hosts.store import Store
+from spanfuse_processor.otlp.decode import Encoding
+from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
+from spanfuse_processor.serving import HttpServer
+from spanfuse_schemas import Decision
+
+log = logging.getLogger(__name__)
+
+RECEIVER_GRACE_S: Final = 3.0
+"""How long requests under way may take when the host stops, seconds. With the rest it stays below 10 s."""
+API_GRACE_S: Final = 1.0
+"""How long the API's answers may take when the host stops, seconds."""
+CHECKPOINT_INTERVAL_S: Final = 1.0
+EXPIRY_INTERVAL_S: Final = 10.0
+MAX_UNKNOWN_MODELS: Final = 20
+"""Unknown models named in the status, those with most calls first."""
+
+
+class EmbeddedHost:
+    """The host, for the running event loop.
+
+    Args:
+        config: what to listen on, the rules, where the state is kept.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._hub = Hub()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._engine: Engine | None = None
+        self._receiver: OtlpReceiver | None = None
+        self._api: HttpServer | None = None
+        self._started = 0.0
+        self.ready = False
+        """Spans are taken."""
+        self.api_port = 0
+        """Port of the API once started."""
+
+    @property
+    def http_port(self) -> int:
+        """Port of OTLP/HTTP once started; 0: not served."""
+        return self._receiver.http_port if self._receiver else 0
+
+    @property
+    def grpc_port(self) -> int:
+        """Port of OTLP/gRPC once started; 0: not served."""
+        return self._receiver.grpc_port if self._receiver else 0
+
+    async def start(self) -> None:
+        """Restore the state, and listen.
+
+        Raises:
+            SpanfuseError: in one line: the file cannot be used, or an address cannot be bound; nothing is left open.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        otlp = self._config.receivers.otlp
+        if otlp is None:
+            raise ConfigError(["receivers.otlp: missing; this host takes spans over OTLP"])
+        self._started = time.monotonic()
+        store = Store(self._config.extensions.storage.path)
+        try:
+            self._engine = Engine(self._config, store, self._hub)
+        except BaseException:
+            store.close()
+            raise
+        host, _, port = self._config.extensions.api.endpoint.rpartition(":")
+        self._api = HttpServer("the API", create_app(self), host.strip("[]"), int(port))
+        self.api_port = await self._api.start()
+        http, grpc = otlp.protocols.http, otlp.protocols.grpc
+        self._receiver = OtlpReceiver(http.endpoint if http else None, grpc.endpoint if grpc else None, self._export)
+        await self._receiver.start()
+        self._tasks = [
+            asyncio.create_task(_every(interval_s, work), name=f"embedded-{work.__name__}")
+            for interval_s, work in ((CHECKPOINT_INTERVAL_S, self._checkpoint), (EXPIRY_INTERVAL_S, self._expire))
+        ]
+        self.ready = True
+
+    async def stop(self) -> None:
+        """Answer what is under way, take nothing more, close; within 10 s. What was answered is stored already."""
+        self.ready = False
+        if self._receiver is not None:
+            await self._receiver.stop(RECEIVER_GRACE_S)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        self._hub.close()
+        if self._api is not None:
+            await self._api.stop(API_GRACE_S)
+        if self._engine is not None:
+            self._engine.store.close()
+            self._engine = None
+
+    async def _export(self, data: bytes, encoding: Encoding) -> ExportResult:
+        return self._running.ingest(data, encoding, time.time_ns())
+
+    async def _checkpoint(self) -> None:
+        await asyncio.to_thread(self._running.store.checkpoint)
+
+    async def _expire(self) -> None:
+        while True:
+            if self._running.expire(time.time_ns()) < EXPIRE_AT_ONCE:
+                return
+            await asyncio.sleep(0)
+
+    @property
+    def _running(self) -> Engine:
+        if self._engine is None:
+            raise UnavailableError("the host does not run")
+        return self._engine
+
+    def decisions(self) -> list[Decision]:
+        """What stands at present."""
+        return self._running.board.decisions()
+
+    def follow(self) -> tuple[Iterable[bytes], Listener]:
+        """What stands at present as events, and a listener for what changes from now on."""
+        return self._running.board.follow()
+
+    def session(self, session: str) -> dict[str, Any] | None:
+        """What is known of a session."""
+        return self._running.describe(session)
+
+    def detections(self, limit: int) -> list[bytes]:
+        """The last detections, newest first, as JSON."""
+        return self._running.store.detections(limit)
+
+    def reset(self, key: str, actor: str) -> Decision | None:
+        """Close a breaker; none if nothing is known of the key. This host knows breakers of sessions."""
+        scope, _, name = key.partition(":")
+        return self._running.reset(name, actor, time.time_ns()) if scope == "session" else None
+
+    def status(self) -> dict[str, Any]:
+        """Version, mode, ports and counts."""
+        engine = self._running
+        here = {"untold_decisions": engine.board.untold, "dropped_streams": self._hub.dropped}
+        return {
+            "version": version("spanfuse"),
+            "mode": self._config.service.mode,
+            "uptime_s": round(time.monotonic() - self._started, 3),
+            "ports": {"otlp_http": self.http_port, "otlp_grpc": self.grpc_port, "api": self.api_port},
+            "storage": self._config.extensions.storage.path or "memory",
+            "sessions": engine.store.sessions(),
+            "live_sessions": len(engine.sessions),
+            "open_breakers": engine.board.breakers(),
+            "streams": len(self._hub),
+            "counts": engine.counters.as_dict() | here,
+            "unknown_models": dict(engine.prices.unknown_models.most_common(MAX_UNKNOWN_MODELS)),
+        }
+
+
+async def _every(interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do it again and again; what fails is told once, and tried again."""
+    told = False
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            await work()
+        except UnavailableError as error:
+            if not told:
+                log.warning("%s", error)
+            told = True
+
+
+async def run_embedded(config: Config, *, ready: Callable[[EmbeddedHost], None] | None = None) -> None:
+    """Run until SIGTERM or SIGINT.
+
+    Args:
+        ready: called once spans are taken.
+
+    Raises:
+        SpanfuseError: in one line: the host cannot start.
+    """
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):  # a loop that has no signals, as on Windows
+            loop.add_signal_handler(number, stopped.set)
+    host = EmbeddedHost(config)
+    await host.start()
+    try:
+        if ready is not None:
+            ready(host)
+        await stopped.wait()
+    finally:
+        await host.stop()

@@ -1,0 +1,211 @@
+"""The state of the embedded host in SQLite: what a transaction has committed, kill -9 does not take back.
+
+WAL with synchronous=NORMAL: a commit costs no fsync, and only a loss of power can lose the last of them. The log is moved
+into the database by `checkpoint`, on a thread of its own, so that no request waits for a disk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.hosts.database import open_database
+from spanfuse_schemas import Decision, Detection
+
+MAX_DETECTIONS: Final = 10_000
+"""Detections kept; the oldest go first."""
+MAX_DEAD_LETTERS: Final = 1_000
+"""Dead letters kept; the oldest go first."""
+MAX_LETTER_BYTES: Final = 64 * 1024
+"""Bytes kept of a dead letter; with the limit above 64 MB at most."""
+MAX_ENDED: Final = 10_000
+"""Sessions that are over and whose epoch is remembered: as many as a Guard remembers, which obeys higher epochs only."""
+
+_UPSERT: Final = """
+INSERT INTO sessions (session, touched_ns, epoch, state) VALUES (?, ?, ?, ?)
+ON CONFLICT (session) DO UPDATE SET touched_ns = excluded.touched_ns, epoch = excluded.epoch, state = excluded.state
+"""
+_ADD: Final = "INSERT INTO totals VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value"
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one transaction writes."""
+
+    sessions: Iterable[SessionState] = ()
+    """Sessions whose state has changed."""
+    decisions: Iterable[Decision] = ()
+    """Decisions in order; the last of a key stays."""
+    detections: Iterable[Detection] = ()
+    """Detections in order."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """What is added to the totals."""
+    at_ns: int = 0
+    """The time by which sessions are idle, nanoseconds since the Unix epoch."""
+
+
+class Store:
+    """Sessions, open decisions, recent detections, dead letters and totals.
+
+    Every method raises `UnavailableError` if SQLite fails: the disk is full, another program holds a lock, …
+
+    Args:
+        path: of the file; empty: a private temporary database that goes away with the process.
+
+    Raises:
+        StateError: if the file is no such database, or one of another version.
+        UnavailableError: if it cannot be opened, or another process uses it.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._database = open_database(path)
+        self._path = path
+        self._db = self._database.connection
+
+    def load(self, session: str) -> bytes | None:
+        """The snapshot of a session; none if it is not known."""
+        with self._speaking():
+            row = self._db.execute("SELECT state FROM sessions WHERE session = ?", (key_of(session),)).fetchone()
+        return row[0] if row else None
+
+    def last_epoch(self, session: str) -> int:
+        """The epoch that Guards may know of a session that starts afresh; 0 if they know none."""
+        with self._speaking():
+            row = self._db.execute(
+                "SELECT max(epoch) FROM (SELECT epoch FROM ended WHERE session = ?1 "
+                "UNION ALL SELECT epoch FROM sessions WHERE session = ?1)",
+                (key_of(session),),
+            ).fetchone()
+        return int(row[0] or 0)
+
+    def commit(self, changes: Changes) -> None:
+        """Write all of it, or nothing."""
+        with self._transaction():
+            rows = [(key_of(s.key), changes.at_ns, s.epoch, s.snapshot()) for s in changes.sessions]
+            self._db.executemany(_UPSERT, rows)
+            for decision in changes.decisions:
+                self._keep(decision)
+            told = [(d.session, d.to_json()) for d in changes.detections]
+            if told:
+                self._db.executemany("INSERT INTO detections (session, detection) VALUES (?, ?)", told)
+                self._trim("detections", MAX_DETECTIONS)
+            self._db.executemany(_ADD, [(name, n) for name, n in changes.counts.items() if n])
+
+    def _keep(self, decision: Decision) -> None:
+        if decision.action == "allow":
+            self._db.execute("DELETE FROM decisions WHERE key = ?", (key_of(decision.key),))
+        else:
+            self._db.execute("REPLACE INTO decisions VALUES (?, ?)", (key_of(decision.key), decision.to_json()))
+
+    def _trim(self, table: str, keep: int) -> None:
+        self._db.execute(f"DELETE FROM {table} WHERE seq <= (SELECT max(seq) FROM {table}) - {keep}")
+
+    def bury(self, data: bytes, reason: str, at_ns: int, counts: Mapping[str, int]) -> None:
+        """Keep a request that could not be used."""
+        with self._transaction():
+            self._db.execute(
+                "INSERT INTO dead_letters (at_ns, reason, size, data) VALUES (?, ?, ?, ?)",
+                (at_ns, reason, len(data), data[:MAX_LETTER_BYTES]),
+            )
+            self._trim("dead_letters", MAX_DEAD_LETTERS)
+            self._db.executemany(_ADD, list(counts.items()))
+
+    def decisions(self) -> list[Decision]:
+        """What stands against sessions."""
+        with self._speaking():
+            rows = self._db.execute("SELECT decision FROM decisions ORDER BY rowid").fetchall()
+        return [Decision.from_json(row[0]) for row in rows]
+
+    def detections(self, limit: int) -> list[bytes]:
+        """The last detections, newest first, as JSON."""
+        with self._speaking():
+            rows = self._db.execute("SELECT detection FROM detections ORDER BY seq DESC LIMIT ?", (limit,)).fetchall()
+        return [row[0] for row in rows]
+
+    def dead_letters(self, limit: int) -> list[dict[str, Any]]:
+        """The last dead letters, newest first: at_ns, reason, size (of the whole), data (its beginning)."""
+        with self._speaking():
+            rows = self._db.execute(
+                "SELECT at_ns, reason, size, data FROM dead_letters ORDER BY seq DESC LIMIT ?", (limit,)
+            ).fetchall()
+        return [dict(zip(("at_ns", "reason", "size", "data"), row, strict=True)) for row in rows]
+
+    def totals(self) -> Counter[str]:
+        """All that was ever counted."""
+        with self._speaking():
+            return Counter(dict(self._db.execute("SELECT name, value FROM totals").fetchall()))
+
+    def sessions(self) -> int:
+        """Number of sessions known."""
+        with self._speaking():
+            return int(self._db.execute("SELECT count(*) FROM sessions").fetchone()[0])
+
+    def idle(self, before_ns: int, limit: int) -> list[str]:
+        """Sessions without a call since `before_ns`, those idle longest first."""
+        with self._speaking():
+            rows = self._db.execute(
+                "SELECT session FROM sessions WHERE touched_ns < ? ORDER BY touched_ns LIMIT ?", (before_ns, limit)
+            ).fetchall()
+        return [row[0].decode("utf-8", "surrogatepass") for row in rows]
+
+    def forget(self, sessions: Iterable[str], closed: Iterable[Decision], counts: Mapping[str, int]) -> None:
+        """Delete sessions that are over, and keep the epochs of those that Guards were told about.
+
+        Args:
+            closed: the last decision of those that had one standing.
+        """
+        keys = [(key_of(session),) for session in sessions]
+        with self._transaction():
+            self._db.executemany(
+                "REPLACE INTO ended (session, epoch) SELECT session, epoch FROM sessions WHERE session = ? AND epoch > 0",
+                keys,
+            )
+            for decision in closed:
+                self._keep(decision)
+                session = decision.key.partition(":")[2]
+                self._db.execute("UPDATE ended SET epoch = ? WHERE session = ?", (decision.epoch, key_of(session)))
+            self._db.executemany("DELETE FROM sessions WHERE session = ?", keys)
+            self._trim("ended", MAX_ENDED)
+            self._db.executemany(_ADD, list(counts.items()))
+
+    def checkpoint(self) -> None:
+        """Move the log into the database; may be called from any thread, while others write."""
+        if self._path:
+            with self._speaking(), self._database.another() as connection:
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+    def close(self) -> None:
+        """Move the log into the database, and let go of the file."""
+        with suppress(sqlite3.Error):
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._database.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._speaking():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._db.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _speaking(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise UnavailableError(f"storage {self._path or 'in memory'}: {error}") from error
+
+
+def key_of(name: str) -> bytes:
+    """A session id or key of a breaker as it is stored: ids may hold what is no valid text."""
+    return name.encode("utf-8", "surrogatepass")

@@ -1,0 +1,82 @@
+"""Serves an ASGI application within the running event loop; signals are left to whoever runs the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+import uvicorn
+
+from spanfuse_processor.errors import SpanfuseError
+
+
+class _Server(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """An HTTP server.
+
+    Args:
+        name: what is served, for messages.
+        app: ASGI application.
+        host: address to listen on.
+        port: port to listen on; 0: a free one.
+    """
+
+    def __init__(self, name: str, app: Any, host: str, port: int) -> None:
+        self._name = name
+        self._address = (host, port)
+        self._task: asyncio.Task[None] | None = None
+        self._server = _Server(
+            uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none")
+        )
+
+    async def start(self) -> int:
+        """Listen, and give the port.
+
+        Raises:
+            SpanfuseError: the address cannot be bound.
+        """
+        listener = self._bind()
+        port: int = listener.getsockname()[1]
+        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name=self._name)
+        while not self._server.started:
+            if self._task.done():
+                listener.close()
+                self._task.result()
+                raise SpanfuseError(f"{self._name} did not start on port {port}")
+            await asyncio.sleep(0.001)
+        return port
+
+    async def stop(self, grace_s: float) -> None:
+        """Take no more requests, and give those under way `grace_s` seconds to finish."""
+        if self._task is None:
+            return
+        self._server.config.timeout_graceful_shutdown = max(1, round(grace_s))
+        self._server.should_exit = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._task, grace_s + 2)
+        self._task = None
+
+    def _bind(self) -> socket.socket:
+        host, port = self._address
+        try:
+            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+            listener = socket.socket(family, socket.SOCK_STREAM)
+        except OSError as error:
+            raise SpanfuseError(f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}") from error
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((host, port))
+            listener.listen(1024)
+        except OSError as error:
+            listener.close()
+            raise SpanfuseError(f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}") from error
+        listener.setblocking(False)
+        return listener

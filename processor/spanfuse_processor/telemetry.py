@@ -1,0 +1,53 @@
+"""What the processor counts of itself: one table of names, so that nothing is counted that nobody explains."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Final
+
+COUNTERS: Final[Mapping[str, str]] = {
+    "requests": "OTLP requests taken",
+    "spans": "spans in them",
+    "rejected_spans": "spans that could not be taken: without ids, or unreadable",
+    "calls": "calls counted: model calls and tool executions",
+    "duplicates": "calls whose span had been counted before; they change nothing",
+    "late": "calls that ended before all that their session remembers; they change nothing",
+    "cost_nano_usd": "cost of the calls counted, nano-dollars",
+    "decisions": "changes of breakers",
+    "dead_letters": "requests that could not be decoded or applied; they are kept for a while, and answered with an error",
+    "unavailable": "requests sent back to come again, since the storage did not take them",
+    "expired_sessions": "sessions forgotten because they were idle",
+    "unreadable_sessions": "stored sessions of another version; they start afresh",
+    "untold_decisions": "open decisions that are left out of snapshots, for want of room",
+    "dropped_streams": "clients of the decision stream that did not keep up and have to connect again",
+}
+"""Name → what is counted."""
+
+FAMILIES: Final[Mapping[str, str]] = {
+    "detections": "detections, by rule",
+    "ingest": "spans that made no call, by reason, and repairs",
+}
+"""Name → what is counted, for counters with a second name: `family/name`."""
+
+
+class Counters:
+    """Counts by name, from `COUNTERS`, or `family/name` with a family from `FAMILIES`."""
+
+    def __init__(self, initial: Mapping[str, int] | None = None) -> None:
+        self._values = Counter(initial or {})
+
+    def add(self, changes: Mapping[str, int]) -> None:
+        """Add to several."""
+        self._values.update(changes)
+
+    def __getitem__(self, name: str) -> int:
+        return self._values[name]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of them, families as a dict of their own; those not counted yet are 0."""
+        found: dict[str, Any] = {name: self._values[name] for name in COUNTERS}
+        for family in FAMILIES:
+            prefix = f"{family}/"
+            found[family] = {k.removeprefix(prefix): n for k, n in sorted(self._values.items()) if k.startswith(prefix)}
+        return found
