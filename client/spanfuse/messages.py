@@ -20,6 +20,7 @@ FINGERPRINT_ATTRIBUTE: Final = "spanfuse.fingerprint"
 """Span attribute with the JSON of `Prints`: where it is set, ingest needs no content and looks at none."""
 
 _ROLES: Final = {"model": "assistant", "ai": "assistant", "human": "user", "developer": "system", "function": "tool"}
+_KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _ITEM_ROLES: Final = {"function_call": "assistant", "reasoning": "assistant", "function_call_output": "tool"}
 """OpenAI Responses: items of the conversation that have a type in place of a role."""
 
@@ -79,6 +80,8 @@ _MARK_CHARS: Final = 200
 """A truncation mark is looked for in this many characters at the end of a text."""
 RESTATED_CHARS: Final = 200
 """Two messages that begin with the same text of this length, characters, have been made from one template."""
+_NAME_CHARS: Final = 256
+"""Names and ids are cut at this length, characters."""
 _ID_CHARS: Final = 256
 """Media named by something longer than this (inline data) is named by its hash."""
 
@@ -263,7 +266,7 @@ def _role(item: Any) -> str:
         kind = item.get("type") if isinstance(item, Mapping) else getattr(item, "type", None)
         return _ITEM_ROLES.get(kind, "user") if isinstance(kind, str) else "user"
     role = found.lower()
-    return _ROLES.get(role, role)
+    return _ROLES.get(role) or (role if role in _KNOWN_ROLES else "user")
 
 
 def _body(item: Mapping[str, Any]) -> Any:
@@ -298,6 +301,12 @@ def _first(part: Mapping[str, Any], keys: Iterable[str]) -> Any:
 def _text_field(part: Mapping[str, Any], keys: Iterable[str]) -> str:
     found = _first(part, keys)
     return found if isinstance(found, str) else "" if found is None else str(found)
+
+
+def _name_field(part: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """A name or id, bounded, without what UTF-8 cannot hold."""
+    found = _text_field(part, keys)[:_NAME_CHARS]
+    return found if found.isascii() else found.encode("utf-8", "replace").decode()
 
 
 def _content(body: Any, *, thoughts: bool = True) -> Any:
@@ -341,9 +350,9 @@ def _action(call: Mapping[str, Any]) -> Action:
     named = function if isinstance(function, Mapping) else call
     arguments = tool_arguments(_first(named, _ARGUMENT_KEYS))
     return Action(
-        tool=_text_field(named, _NAME_KEYS) or "?",
+        tool=_name_field(named, _NAME_KEYS) or "?",
         print=print_of({} if arguments is None or arguments == "" else arguments),
-        call_id=_text_field(call, _CALL_ID_KEYS),
+        call_id=_name_field(call, _CALL_ID_KEYS),
     )
 
 
@@ -367,11 +376,11 @@ def _result(part: Mapping[str, Any], tools: Mapping[str, str]) -> Message:
     if isinstance(value, (list, tuple)) and any(isinstance(v, Mapping) and "type" in v for v in value):
         value = _content(value)
     value = tool_arguments("" if value is None else value)
-    call_id = _text_field(part, _CALL_ID_KEYS)
+    call_id = _name_field(part, _CALL_ID_KEYS)
     return Message(
         role="tool",
         print=print_of(value),
-        tool=_text_field(part, _NAME_KEYS) or tools.get(call_id, ""),
+        tool=_name_field(part, _NAME_KEYS) or tools.get(call_id, ""),
         call_id=call_id,
         error=_flagged(part) or looks_failed(value),
     )

@@ -212,6 +212,16 @@ def test_objects_of_a_client_library_read_like_their_dicts() -> None:
     assert read_messages(messages) == read_messages(openai())
 
 
+def test_names_and_roles_are_bounded_and_can_be_written_as_utf8() -> None:
+    messages = genai()
+    messages[2]["parts"][1] |= {"name": "\ud800" + "x" * 5000, "id": "\udfff"}
+    messages[3]["parts"][0] |= {"id": "\udfff"}
+    found = read_messages([*messages, {"role": "\ud800" * 1000, "content": "x"}])
+    assert found.prior[0].tool == "?" + "x" * 255
+    assert [m.role for m in found.messages] == ["tool", "user"]
+    assert found.messages[0].tool == found.prior[0].tool
+
+
 def test_a_result_without_an_id_answers_the_only_call() -> None:
     messages = openai()
     del messages[3]["tool_call_id"]

@@ -216,6 +216,13 @@ class TestIdentity:
         assert len(one) <= 256
         assert one != other
 
+    def test_what_utf8_cannot_hold_is_replaced(self) -> None:
+        found = call(
+            chat(attributes={"session.id": "a\ud800", "gen_ai.request.model": "\udfff"}, input=[says("\ud800")])
+        )
+        assert (found.session, found.model) == ("a?", "?")
+        assert Call.from_json(found.to_json()) == found
+
 
 class TestContent:
     """From content to fingerprints."""
@@ -520,6 +527,7 @@ def test_no_value_of_any_attribute_raises(data: st.DataObject) -> None:
         | st.integers()
         | st.floats()
         | st.text(max_size=30)
+        | st.sampled_from(["\ud800", '["\ud800"]'])
         | st.sampled_from(["{", "[{}]", '{"a":1}', '"x"', "[1]"])
         | st.lists(st.text(max_size=5), max_size=2)
         | st.binary(max_size=5)

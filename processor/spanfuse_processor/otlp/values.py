@@ -78,6 +78,8 @@ def bounded(value: Any) -> str:
     """A scalar as text of at most `MAX_NAME` characters; empty for anything else."""
     if isinstance(value, str):
         text = value.strip()
+        if not text.isascii():
+            text = text.encode("utf-8", "replace").decode()  # lone surrogates, which nothing downstream can hold
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         text = str(value)
     else:
