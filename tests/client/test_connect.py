@@ -1,0 +1,61 @@
+"""From an address, keywords or the environment to a subscriber."""
+
+from __future__ import annotations
+
+import pytest
+
+from spanfuse.subscribers.connect import connect
+from spanfuse.subscribers.kafka import Connection, KafkaSubscriber
+from spanfuse.subscribers.sse import SseSubscriber
+from spanfuse.testing import MemorySubscriber
+from spanfuse_schemas.topics import CONTROL
+
+
+def address(subscriber: object) -> tuple[str, int, str]:
+    assert isinstance(subscriber, SseSubscriber)
+    return subscriber._host, subscriber._port, subscriber._path
+
+
+def test_without_an_address_it_is_the_environments_else_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPANFUSE_API_URL", raising=False)
+    assert address(connect(None)) == ("127.0.0.1", 8787, "/v1/decisions/stream")
+    monkeypatch.setenv("SPANFUSE_API_URL", "https://fuse.example/base/")
+    assert address(connect(None)) == ("fuse.example", 443, "/base/v1/decisions/stream")
+
+
+def test_a_kafka_address_names_brokers_and_the_control_topic() -> None:
+    subscriber = connect("kafka://one:9092,two:9092/")
+    assert isinstance(subscriber, KafkaSubscriber)
+    assert subscriber.connection.options()["bootstrap_servers"] == ["one:9092", "two:9092"]
+    assert subscriber._topic == CONTROL
+
+
+def test_a_subscriber_is_taken_as_it_is() -> None:
+    mine = MemorySubscriber()
+    assert connect(mine) is mine
+
+
+@pytest.mark.parametrize("wrong", ["127.0.0.1:8787", "ftp://x", "http://"])
+def test_anything_else_is_an_error(wrong: str) -> None:
+    with pytest.raises(ValueError, match="address"):
+        connect(wrong)
+
+
+def test_keywords_win_over_the_environment_and_that_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Connection().resolved() == Connection("127.0.0.1:9092", "PLAINTEXT", "PLAIN", client_id="spanfuse-guard")
+    monkeypatch.setenv("SPANFUSE_KAFKA_BROKERS", "env:1")
+    monkeypatch.setenv("SPANFUSE_KAFKA_SASL_USERNAME", "u")
+    monkeypatch.setenv("SPANFUSE_KAFKA_SASL_PASSWORD", "p")
+    found = Connection(brokers="mine:1").resolved()
+    assert (found.brokers, found.sasl_username, found.sasl_password) == ("mine:1", "u", "p")
+    assert found.security_protocol == "SASL_SSL", "a password is not sent in clear unless asked for"
+
+
+@pytest.mark.parametrize("wrong", [{"security_protocol": "TLS"}, {"sasl_mechanism": "GSSAPI"}])
+def test_an_unknown_protocol_is_an_error_at_once(wrong: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="is one of"):
+        KafkaSubscriber(**wrong)
+
+
+def test_the_password_is_never_shown() -> None:
+    assert "secret" not in repr(Connection(sasl_username="u", sasl_password="secret", ssl_keyfile="secret"))
