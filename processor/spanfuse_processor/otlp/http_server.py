@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import socket
-from collections.abc import Iterator
 from typing import Final
 
-import uvicorn
 from google.protobuf import json_format
 from google.rpc import code_pb2, status_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
@@ -17,7 +13,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from spanfuse_processor.errors import DecodeError, SpanfuseError, UnavailableError
+from spanfuse_processor import serving
+from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import EXPORT_TIMEOUT_S, MAX_REQUEST_BYTES, MAX_REQUESTS, Export
 from spanfuse_processor.otlp.inflate import Inflater, TooLargeError
@@ -43,14 +40,6 @@ class _Refused(Exception):
         self.code = code
 
 
-class _Server(uvicorn.Server):
-    """A server within somebody else's process: signals are the host's affair."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-
 class HttpServer:
     """Serves OTLP/HTTP within the running event loop.
 
@@ -61,14 +50,10 @@ class HttpServer:
     """
 
     def __init__(self, host: str, port: int, export: Export) -> None:
-        self._address = (host, port)
         self._export = export
         self._under_way = 0
-        self._task: asyncio.Task[None] | None = None
         app = Starlette(routes=[Route(PATH, self._traces, methods=["POST"])])
-        self._server = _Server(
-            uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none")
-        )
+        self._server = serving.HttpServer("OTLP/HTTP", app, host, port)
 
     async def start(self) -> int:
         """Listen, and give the port.
@@ -76,29 +61,11 @@ class HttpServer:
         Raises:
             SpanfuseError: the address cannot be bound.
         """
-        listener = _bind(*self._address)
-        port: int = listener.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name="otlp-http")
-        while not self._server.started:
-            if self._task.done():
-                listener.close()
-                self._task.result()
-                raise SpanfuseError(f"OTLP/HTTP did not start on port {port}")
-            await asyncio.sleep(0.001)
-        return port
+        return await self._server.start()
 
     async def stop(self, grace_s: float) -> None:
         """Take no more requests, and give those under way `grace_s` seconds to finish."""
-        if self._task is None:
-            return
-        self._server.config.timeout_graceful_shutdown = max(1, round(grace_s))
-        self._server.should_exit = True
-        try:
-            await asyncio.wait_for(self._task, grace_s + 2)
-        except TimeoutError:
-            pass
-        finally:
-            self._task = None
+        await self._server.stop(grace_s)
 
     async def _traces(self, request: Request) -> Response:
         encoding = _TYPES.get(request.headers.get("content-type", "").partition(";")[0].strip().lower())
@@ -128,23 +95,6 @@ class HttpServer:
             raise _Refused(503, code_pb2.UNAVAILABLE, str(error)) from error
         except TimeoutError as error:
             raise _Refused(503, code_pb2.UNAVAILABLE, "the export took too long") from error
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise SpanfuseError(f"OTLP/HTTP cannot listen on {host}:{port}: {error.strerror or error}") from error
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(1024)
-    except OSError as error:
-        listener.close()
-        raise SpanfuseError(f"OTLP/HTTP cannot listen on {host}:{port}: {error.strerror or error}") from error
-    listener.setblocking(False)
-    return listener
 
 
 async def _body(request: Request) -> bytes:
