@@ -104,6 +104,13 @@ def test_an_answer_that_makes_no_sense_is_one_line_and_exit_code_1(spanfuse: Spa
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
 
 
+def test_a_reset_of_what_nobody_knows_is_one_line_and_exit_code_1(spanfuse: Spanfuse, api: FakeApi) -> None:
+    with FakeApi({("POST", "/v1/reset"): (404, {"error": "nothing is known of this key"})}) as forgetful:
+        result = spanfuse("reset", "session:other", "--api", forgetful.url)
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    assert "nothing is known of this key" in result.stderr
+
+
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1", "http://[::1"])
 def test_an_address_that_is_none_is_one_line_and_exit_code_1(spanfuse: Spanfuse, url: str) -> None:
     result = spanfuse("status", "--api", url)

@@ -96,3 +96,23 @@ async def close_one(brokers: str, heard: list[tuple[int, CallBatch]], listening:
         other = closed.model_copy(update={"key": "session:other"})
         for value in (b"garbage", None, other.to_json(), earlier.to_json(), closed.to_json()):
             await producer.send_and_wait(CONTROL, value, key=reset.key.encode())
+
+
+def test_a_worker_obeys_a_reset_and_stops_cleanly(with_topics: LocalKafka, tmp_path: Path) -> None:
+    config = tmp_path / "worker.yaml"
+    config.write_text(f'receivers: {{kafka: {{brokers: "{with_topics.brokers}"}}}}\n')
+    command = [sys.executable, "-m", "spanfuse_processor", "worker", "--config", str(config)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
+        timer = threading.Timer(90, worker.kill)
+        timer.start()
+        try:
+            assert worker.stderr is not None
+            assert worker.stderr.readline().startswith("spanfuse worker is up")
+            ran = spanfuse("reset", "session:run-1", "--config", str(config))
+            assert (ran.returncode, ran.stderr) == (0, "")
+            assert ran.stdout.startswith("session:run-1: closed (epoch ")
+            worker.terminate()
+            assert worker.wait(15) == 0
+        finally:
+            timer.cancel()
+            worker.kill()

@@ -16,6 +16,10 @@ STREAM_SILENCE_S: Final = 20.0
 """How long a stream may be silent, seconds: it says something every 5 s."""
 
 
+class NotFound(SpanfuseError):
+    """The API knows nothing of what was asked for."""
+
+
 class Api:
     """The API at one address. Every method raises `UnavailableError` if it does not answer in time.
 
@@ -37,20 +41,22 @@ class Api:
     def __exit__(self, *_: object) -> None:
         self._client.close()
 
-    def get(self, path: str, **query: Any) -> Any:
-        """The JSON at a path; none if there is nothing (404).
+    def get(self, path: str) -> Any:
+        """The JSON at a path.
 
         Raises:
-            SpanfuseError: if the answer is an error.
+            NotFound: if there is nothing.
+            SpanfuseError: if the answer is another error.
         """
         with self._reaching():
-            return self._json(self._client.get(path, params=query))
+            return self._json(self._client.get(path))
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         """The JSON that answers a JSON body.
 
         Raises:
-            SpanfuseError: if the answer is an error.
+            NotFound: if there is nothing.
+            SpanfuseError: if the answer is another error.
         """
         with self._reaching():
             return self._json(self._client.post(path, json=body))
@@ -65,10 +71,9 @@ class Api:
         raise UnavailableError(f"the API at {self._url} has ended the stream")
 
     def _json(self, response: httpx.Response) -> Any:
-        if response.status_code == 404:
-            return None
         if response.is_error:
-            raise SpanfuseError(f"the API at {self._url} answered {response.status_code}: {_reason(response)}")
+            kind = NotFound if response.status_code == httpx.codes.NOT_FOUND else SpanfuseError
+            raise kind(f"the API at {self._url} answered {response.status_code}: {_reason(response)}")
         try:
             return response.json()
         except ValueError:

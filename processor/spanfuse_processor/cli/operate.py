@@ -60,14 +60,13 @@ def status(key: str | None, api_url: str, output: str) -> None:
 
 
 def _decisions(api: Api) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (api.get("/v1/decisions") or {}).get("decisions", [])
+    found: list[dict[str, Any]] = api.get("/v1/decisions")["decisions"]
     return found
 
 
 def _show_key(api: Api, key: str, output: str) -> None:
     decision = next((d for d in _decisions(api) if d["key"] == key), None)
-    scope, _, name = key.partition(":")
-    session = api.get(f"/v1/sessions/{quote(name, safe='')}") if scope == "session" else None
+    session = _session(api, key)
     if output == "json":
         print_json({"key": key, "decision": decision, "session": session})
     elif decision is None:
@@ -76,6 +75,17 @@ def _show_key(api: Api, key: str, output: str) -> None:
         click.echo(describe(decision))
     if decision is not None and decision.get("action") == "block":
         raise Problem(f"{key} is blocked by {decision.get('rule', '')}; release it with: spanfuse reset {key}")
+
+
+def _session(api: Api, key: str) -> Any:
+    """What is known of the session of a key; none for other scopes, and where nothing is."""
+    from spanfuse_processor.cli.api import NotFound
+
+    scope, _, name = key.partition(":")
+    try:
+        return api.get(f"/v1/sessions/{quote(name, safe='')}") if scope == "session" else None
+    except NotFound:
+        return None
 
 
 def describe(decision: dict[str, Any]) -> str:
@@ -97,7 +107,7 @@ def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
 
     console = PipedConsole()
     counters = table("Status", "=name", "value", header=False)
-    for name, value in _flat(found or {}):
+    for name, value in _flat(found):
         counters.add_row(name, Text(value))
     console.print(counters)
     if not decisions:
@@ -151,8 +161,6 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
 
         with Api(api_url) as api:
             closed = api.post("/v1/reset", {"key": key, "actor": actor})
-        if closed is None:
-            raise Problem(f"{key}: the API knows no such breaker")
     else:
         if not key.startswith("session:"):
             raise click.UsageError("only the breakers of sessions can be reset over Kafka")

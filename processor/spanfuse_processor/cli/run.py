@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,7 +42,11 @@ def up(config_path: Path | None) -> None:
             err=True,
         )
 
-    asyncio.run(run_embedded(config, ready=ready))
+    loops: Callable[[], asyncio.AbstractEventLoop] | None = None
+    with suppress(ImportError):  # where there is no uvloop, asyncio's own loop serves too
+        from uvloop import new_event_loop as loops
+    with asyncio.Runner(loop_factory=loops) as runner:
+        runner.run(run_embedded(config, ready=ready))
 
 
 @click.command()
