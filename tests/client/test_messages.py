@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from spanfuse import messages as messages_module
-from spanfuse.messages import Conversation, is_truncated, looks_failed, new_input, print_of, read_actions, read_messages
+from spanfuse import texts
+from spanfuse.messages import Conversation, new_input, read_actions, read_messages
+from spanfuse.texts import is_truncated, looks_failed, print_of
 from spanfuse_schemas.fingerprint import fingerprint
 
 Messages = list[dict[str, Any]]
@@ -235,7 +236,7 @@ def test_a_long_text_that_comes_again_has_the_same_print_as_the_first_time() -> 
     for i in range(5000):
         print_of(f"{i} " * 200)
     assert print_of(value) == print_of(value) == first == fingerprint(value)
-    assert len(messages_module._MEMO) <= messages_module._MEMO_SIZE
+    assert len(texts._MEMO) <= texts._MEMO_SIZE
 
 
 def test_nothing_gives_nothing() -> None:
@@ -261,6 +262,13 @@ JSON = st.recursive(
 def test_no_value_raises(messages: list[Any]) -> None:
     read_messages(messages)
     read_actions(messages)
+
+
+def test_values_that_contain_themselves_do_not_raise() -> None:
+    ring: dict[Any, Any] = {"type": "image", 5: "odd"}
+    ring["image"] = ring
+    for role in ("user", "assistant", "tool"):
+        read_messages([{"role": role, "content": [ring, {"type": "new", "x": ring}], "tool_calls": [ring]}])
 
 
 def test_deep_nesting_does_not_raise() -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanfuse.messages import Prints, new_input, print_of, read_messages
+from spanfuse.messages import Prints, new_input, read_messages
+from spanfuse.texts import print_of
 from spanfuse_processor.otlp.span import Span, SpanEvent
 from spanfuse_schemas import Action, Call, Message
 from spanfuse_schemas.fingerprint import fingerprint

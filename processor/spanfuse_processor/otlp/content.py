@@ -8,16 +8,8 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from spanfuse.messages import (
-    FINGERPRINT_ATTRIBUTE,
-    Prints,
-    is_truncated,
-    looks_failed,
-    print_of,
-    read_actions,
-    read_messages,
-    tool_arguments,
-)
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, read_actions, read_messages
+from spanfuse.texts import is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
 from spanfuse_processor.otlp.failure import error_message
 from spanfuse_processor.otlp.span import Span

@@ -1,0 +1,152 @@
+"""The forms of a message: its role, and its content as parts, whoever wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from spanfuse_schemas.fingerprint import exact_hash
+
+_ROLES: Final = {"model": "assistant", "ai": "assistant", "human": "user", "developer": "system", "function": "tool"}
+_KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+_ITEM_ROLES: Final = {"function_call": "assistant", "reasoning": "assistant", "function_call_output": "tool"}
+"""OpenAI Responses: items of the conversation that have a type in place of a role."""
+
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text", "refusal"})
+_THOUGHT_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction"})
+CALL_TYPES: Final = frozenset(
+    {"tool_call", "tool-call", "tool_use", "function_call", "server_tool_call", "server_tool_use"}
+)
+RESULT_TYPES: Final = frozenset(
+    {"tool_call_response", "tool-result", "tool_result", "function_call_output", "server_tool_call_response"}
+)
+_MEDIA_TYPES: Final = frozenset(
+    {
+        "blob",
+        "uri",
+        "file",
+        "image",
+        "image_url",
+        "input_image",
+        "document",
+        "audio",
+        "input_audio",
+        "input_file",
+        "video",
+        "media",
+    }
+)
+
+_MEDIA_KEYS: Final = (
+    "uri", "url", "file_id", "image_url", "image", "source", "input_audio", "file", "data", "file_data", "content",
+)  # fmt: skip
+
+_MEDIA_DEPTH: Final = 4
+"""Levels at which the name of a medium is looked for."""
+_NAME_CHARS: Final = 256
+"""Names and ids are cut at this length, characters."""
+_ID_CHARS: Final = 256
+"""Media named by something longer than this (inline data) is named by its hash."""
+
+
+def mapping_of(item: Any) -> Mapping[str, Any]:
+    """A message or part as a mapping; what is none and cannot be dumped as one counts as a text of the user."""
+    if type(item) is dict or isinstance(item, Mapping):
+        return item
+    dump = getattr(item, "model_dump", None)
+    if callable(dump):
+        dumped = dump()
+        if isinstance(dumped, Mapping):
+            return dumped
+    return {"role": "user", "content": item if isinstance(item, str) else str(item)}
+
+
+def role_of(item: Any) -> str:
+    """`system`, `user`, `assistant` or `tool`, under whatever name."""
+    keyed = type(item) is dict or isinstance(item, Mapping)
+    found = item.get("role") if keyed else getattr(item, "role", None)
+    if not isinstance(found, str):
+        kind = item.get("type") if keyed else getattr(item, "type", None)
+        return _ITEM_ROLES.get(kind, "user") if isinstance(kind, str) else "user"
+    role = found.lower()
+    return _ROLES.get(role) or (role if role in _KNOWN_ROLES else "user")
+
+
+def body_of(item: Mapping[str, Any]) -> Any:
+    """Where a message keeps its content; a Responses item is its own content."""
+    for key in ("parts", "content"):
+        if item.get(key) is not None:
+            return item[key]
+    return [item] if "role" not in item else None
+
+
+def parts_of(body: Any) -> list[Mapping[str, Any]]:
+    """The content of a message as parts that have a type."""
+    if isinstance(body, str):
+        return [{"type": "text", "text": body}] if body else []
+    items = [body] if isinstance(body, Mapping) else body if isinstance(body, (list, tuple)) else []
+    return [_typed(part) for part in items if part is not None]
+
+
+def _typed(part: Any) -> Mapping[str, Any]:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    found = mapping_of(part)
+    if isinstance(found.get("type"), str):
+        return found
+    return {**found, "type": "text" if "text" in found else "unknown"}
+
+
+def first_of(part: Mapping[str, Any], keys: Iterable[str]) -> Any:
+    """The first value under `keys`; `None` where there is none."""
+    for key in keys:
+        found = part.get(key)
+        if found is not None:
+            return found
+    return None
+
+
+def _text_field(part: Mapping[str, Any], keys: Iterable[str]) -> str:
+    found = first_of(part, keys)
+    return found if isinstance(found, str) else "" if found is None else str(found)
+
+
+def name_of(part: Mapping[str, Any], keys: Iterable[str]) -> str:
+    """A name or id, bounded, without what UTF-8 cannot hold."""
+    found = _text_field(part, keys)[:_NAME_CHARS]
+    return found if found.isascii() else found.encode("utf-8", "replace").decode()
+
+
+def content_of(body: Any, *, thoughts: bool = True) -> Any:
+    """The content of a message: its text, or a list where something in it is no text."""
+    if isinstance(body, str):
+        return body
+    found: list[Any] = []
+    for part in parts_of(body):
+        kind = part["type"]
+        if kind in _TEXT_TYPES:
+            found.append(_text_field(part, ("content", "text", "refusal")))
+        elif kind not in CALL_TYPES and kind not in RESULT_TYPES and (thoughts or kind not in _THOUGHT_TYPES):
+            found.append(_identity(part))
+    return "\n".join(found) if all(isinstance(f, str) for f in found) else found
+
+
+def _identity(part: Mapping[str, Any]) -> Any:
+    """What tells one picture, file or unknown part from another. `file` is a key whose value is never masked."""
+    named: Any = part if part["type"] in _MEDIA_TYPES else None
+    for _ in range(_MEDIA_DEPTH):
+        if isinstance(named, Mapping):
+            named = first_of(named, _MEDIA_KEYS)
+    if not isinstance(named, str):
+        named = _whole(part)
+    if named.startswith("data:"):
+        named = named.partition(",")[2]
+    return {"file": named if len(named) <= _ID_CHARS else exact_hash(named)}
+
+
+def _whole(part: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(part, ensure_ascii=False, sort_keys=True, default=str)
+    except (ValueError, TypeError, RecursionError):
+        return str(part["type"])

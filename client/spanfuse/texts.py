@@ -1,0 +1,98 @@
+"""Texts and values: their fingerprints, and whether they were cut or tell of a failure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spanfuse_schemas import Fingerprint
+from spanfuse_schemas.fingerprint import exact_hash, fingerprint
+
+_ERROR_TEXT: Final = re.compile(
+    r"""\s*["'\[<(*]*\s*(?:
+        traceback\b
+      | (?:[\w.]*(?:error|exception)|fatal|failure)\s*(?:[:\])>\n(]|$)
+      | error\s+(?:(?:execut|call|invok|runn|process|pars|read|writ|fetch|open|load|creat|access|connect|gett|search|
+               validat|delet|edit|updat|apply|decod)ing|occurred|while|in|during|at|from|code|\d+)\b
+      | tool_use_error
+    )""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_CUT_MARK: Final = re.compile(
+    r"""(?:
+        [\[<({]\W*(?:[\w-]+\s){0,3}?(?:truncated|clipped|(?:chars|characters|bytes|tokens)\ omitted)\b
+        [^\])>}]{0,120}[\])>}]
+      | (?:\.{3}|…)\s*(?:truncated|clipped)
+    )\W*\Z""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_DIGEST: Final = re.compile(r"\b(?:sha-?(?:1|256|512)|md5|blake2b?|crc32)\W{0,3}[0-9a-f]{8,}", re.IGNORECASE)
+_MARK_CHARS: Final = 200
+"""A truncation mark is looked for in this many characters at the end of a text."""
+
+_RAW: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+"""The raw text of a JSON-like value, as `fingerprint` hashes it."""
+_MEMO: Final[dict[str, Fingerprint]] = {}
+_MEMO_SIZE: Final = 4096
+"""Fingerprints remembered, by exact hash."""
+_MEMO_MIN_CHARS: Final = 256
+"""Shorter texts are hashed as fast as looked up."""
+
+
+def tool_arguments(value: Any) -> Any:
+    """The one form of a tool's arguments or result: JSON text of an object or array is the same as what it says."""
+    if not isinstance(value, str):
+        return value
+    bare = value.strip()
+    if not bare or (bare[0], bare[-1]) not in (("{", "}"), ("[", "]")):
+        return value
+    try:
+        return json.loads(bare)
+    except (ValueError, RecursionError):
+        return value
+
+
+def is_truncated(text: str) -> bool:
+    """Whether a text ends in a mark that it was cut, and carries no digest of the whole."""
+    tail = text[-_MARK_CHARS:]
+    return bool(_CUT_MARK.search(tail)) and not _DIGEST.search(tail)
+
+
+def looks_failed(result: Any) -> bool:
+    """Whether the result of a tool, text or parsed JSON, clearly begins as an error."""
+    if isinstance(result, str):
+        return bool(_ERROR_TEXT.match(result[:400]))
+    if isinstance(result, Mapping):
+        return bool(result.get("error")) or flagged(result)
+    return False
+
+
+def print_of(value: Any) -> Fingerprint:
+    """Fingerprint of a text or JSON-like value; without identity where it is truncated or cannot be serialised.
+
+    Long ones are remembered by their exact hash: what a call did comes back as what the next one answers.
+    """
+    try:
+        raw = value if isinstance(value, str) else _RAW(value)
+        if is_truncated(raw) and isinstance(value, str):
+            return Fingerprint(size=len(raw))
+        return fingerprint(value) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, exact_hash(raw))
+    except (ValueError, RecursionError, TypeError):
+        return Fingerprint()
+
+
+def _remembered(value: Any, exact: str) -> Fingerprint:
+    found = _MEMO.get(exact)
+    if found is None:
+        found = fingerprint(value)
+        if len(_MEMO) >= _MEMO_SIZE:
+            _MEMO.clear()  # one atomic step: other threads may be reading
+        _MEMO[exact] = found
+    return found
+
+
+def flagged(result: Mapping[str, Any]) -> bool:
+    """Whether the provider marked a result as a failure."""
+    return result.get("is_error") is True or result.get("isError") is True or result.get("status") == "error"
