@@ -56,7 +56,7 @@ def _validated(source: Source, data: dict[str, Any]) -> Config | None:
 
 
 def _tell(source: Source, path: KeyPath, kind: str, message: str) -> None:
-    if path[:1] == ("policies",) and len(path) > 2 and not source.has(path[:3]):
+    if path[:1] == ("policies",) and len(path) > 2 and path[2] != "rules" and not source.has(path[:3]):
         path = (*path[:2], "rules", *path[2:])  # an override checks its rules as a model of their own
     if kind == "extra_forbidden":
         message = _unknown(path)
