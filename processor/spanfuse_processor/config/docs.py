@@ -1,0 +1,112 @@
+"""The reference of the configuration, made from its models:
+
+`python -m spanfuse_processor.config.docs > docs/configuration.md`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, Final, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr
+from pydantic.fields import FieldInfo
+
+from spanfuse_processor.config.models import Config
+from spanfuse_processor.config.walk import models_in
+
+_HEAD: Final = """\
+# Configuration
+
+Made from the models themselves by `python -m spanfuse_processor.config.docs > docs/configuration.md`; do not edit.
+
+One YAML file, given with `--config`; without one, or with an empty one, the defaults run. A key with nothing behind it means
+its default. Unknown keys are errors. `${env:VAR}` is replaced by an environment variable, `${env:VAR:-default}` by a default
+where it is unset or empty; `$$` is a dollar sign. `spanfuse validate --config FILE` prints every problem with its line.
+"""
+_NAMES: Final = {str: "text", int: "integer", float: "number", bool: "true or false", SecretStr: "secret text"}
+
+_ELSEWHERE: Final = frozenset({"detectors.budget.session"})
+"""Parts of a model that are set at another place."""
+
+
+def markdown() -> str:
+    """The whole reference."""
+    return "\n".join([_HEAD, *_sections(Config, "", "")])
+
+
+def _sections(model: type[BaseModel], path: str, about: str) -> Iterator[str]:
+    """The tables of a model and of those below it."""
+    below: list[tuple[type[BaseModel], str, str]] = []
+    rows = []
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        here = f"{path}.{key}" if path else key
+        inner = models_in(field.annotation)
+        if here in _ELSEWHERE:
+            continue
+        if inner:
+            below.append((inner[0], here + _suffix(field.annotation), _text(field)))
+        else:
+            rows.append(f"| `{key}` | {_type(field.annotation)}{_bounds(field)} | {_default(field)} | {_text(field)} |")
+    if path:
+        yield f"## `{path}`\n\n{about}\n\n{_doc(model)}\n"
+    if rows:
+        yield "| key | value | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    for inner_model, here, text in below:
+        yield from _sections(inner_model, here, text)
+
+
+def _suffix(annotation: Any) -> str:
+    """How a key leads to a model: directly, by position, or by a name of the operator's."""
+    origin = get_origin(annotation)
+    return {tuple: "[]", dict: ".NAME"}.get(origin, "") if origin else ""
+
+
+def _doc(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").split())
+
+
+def _text(field: FieldInfo) -> str:
+    return " ".join((field.description or "—").split()).replace("|", "\\|")
+
+
+def _type(annotation: Any) -> str:
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        return ", ".join(f"`{value}`" for value in inner)
+    if origin in (Union, UnionType):
+        return " or ".join(_type(a) for a in inner if a is not type(None))
+    if origin is dict:
+        return f"{_type(inner[0])} → {_type(inner[1])}"
+    return "settings" if annotation is Any else str(getattr(annotation, "__name__", annotation))
+
+
+def _bounds(field: FieldInfo) -> str:
+    signs = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+    found = [
+        f"{sign} {value:g}"
+        for m in field.metadata
+        for name, sign in signs
+        if (value := getattr(m, name, None)) is not None
+    ]
+    return f", {', '.join(found)}" if found else ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value == {}:
+        return "none"
+    if isinstance(value, SecretStr) or value == "":
+        return '`""`'
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    return f"`{value:g}`" if isinstance(value, float) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
