@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from dataclasses import dataclass
 from itertools import count
 
@@ -40,30 +39,27 @@ class Counters:
         self._checks = count()
         self.check = self._checks.__next__  # One C call, and atomic: nothing cheaper loses no count under threads.
         self._reads = 0
-        self._totals: Counter[str] = Counter()
-        self._rules: Counter[str] = Counter()
+        self._totals = dict.fromkeys(("blocked", "would_block", "nudged", "probes", "errors"), 0)
+        self._rules: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def add(self, *names: str, rule: str | None = None) -> None:
-        """Count an event under each name, and a block under its rule."""
+    def add(self, name: str, *, rule: str | None = None) -> None:
+        """Count an event, and a block under its rule."""
         with self._lock:
-            self._totals.update(names)
+            self._totals[name] += 1
             if rule is not None:
-                self._rules[rule if rule in self._rules or len(self._rules) < MAX_RULES else "other"] += 1
+                if rule not in self._rules and len(self._rules) >= MAX_RULES:
+                    rule = "other"
+                self._rules[rule] = self._rules.get(rule, 0) + 1
 
     def snapshot(self) -> Counts:
         """The counters now."""
         with self._lock:
             checks = next(self._checks) - self._reads  # Reading the counter takes a number out of it.
             self._reads += 1
-            t = self._totals
             return Counts(
                 checks=checks,
-                allowed=checks - t["blocked"],
-                blocked=t["blocked"],
-                would_block=t["would_block"],
-                nudged=t["nudged"],
-                probes=t["probes"],
-                errors=t["errors"],
+                allowed=checks - self._totals["blocked"],
+                **self._totals,
                 by_rule=dict(self._rules),
             )

@@ -76,6 +76,7 @@ class Guard:
         self.disabled: Final = os.environ.get("SPANFUSE_DISABLED", "").lower() in ("1", "true", "yes", "on")
         self.mode: Final = _mode(mode)
         self._fail_mode = FailMode(on_unavailable)
+        self._may_close = self._fail_mode.may_close
         self._staleness_s, self._now_ns, self._monotonic = staleness_s, now_ns, monotonic
         self._subscriber = connect(subscriber)
         self._judge = Judge(self.mode, probe_lease_s, now_ns, monotonic)
@@ -151,13 +152,13 @@ class Guard:
             if session is None and trace is not None:
                 session = f"trace:{trace}"
             if (
-                view.session.get(session)
-                or view.agent.get(agent)
-                or view.user.get(user)
-                or view.team.get(team)
-                or view.trace.get(trace)
+                session in view.session
+                or agent in view.agent
+                or user in view.user
+                or team in view.team
+                or trace in view.trace
                 or view.everyone
-                or self._fail_mode.may_close
+                or self._may_close
             ):
                 who = Identity(*cast("tuple[str | None, ...]", (session, agent, user, team, trace)))
                 return self._consider(who, messages, prompt)
@@ -169,7 +170,7 @@ class Guard:
 
     def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
         """The slow path: something is known of this call, or has to be."""
-        if self._fail_mode.may_close and not self._available():
+        if self._may_close and not self._available():
             key = self._fail_mode.closed(who)
             if key is not None:
                 return self._refuse(self._unavailable(key), enforced=self.mode != "observe")
@@ -194,13 +195,14 @@ class Guard:
         return [entry for entry in found if entry is not None]
 
     def _answer(self, observed: Entry | None, nudge: Entry | None, *, probe: bool) -> Verdict:
+        count = self._counters.add
         if probe:
-            self._counters.add("probes")
+            count("probes")
         if nudge is not None:
-            self._counters.add("nudged")
+            count("nudged")
         text = nudge.decision.message if nudge is not None else ""
         if observed is not None:
-            self._counters.add("would_block", rule=observed.decision.rule)
+            count("would_block", rule=observed.decision.rule)
             return Verdict(would_block=True, nudge=text, decision=observed.decision)
         return Verdict(nudge=text, decision=nudge.decision) if nudge is not None else ALLOWED
 

@@ -194,7 +194,7 @@ class KafkaSubscriber(ThreadSubscriber):
         if self._topic not in await consumer.topics():
             raise ConnectionError(f"there is no topic {self._topic}; make it with: spanfuse topics create")
         consumer.subscribe([self._topic])
-        while not consumer.assignment():
+        while not consumer.assignment():  # noqa: ASYNC110  aiokafka tells members of a group only.
             await asyncio.sleep(0.01)
         return sorted(consumer.assignment())
 

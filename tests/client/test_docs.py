@@ -1,0 +1,37 @@
+"""The guide names what there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from spanfuse import Blocked, Guard, otel, testing
+from spanfuse.guard import STALENESS_S
+from spanfuse.judge import PROBE_LEASE_S
+from spanfuse.subscribers.kafka import Connection
+from spanfuse.table import MAX_DECISIONS
+
+GUIDE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
+
+
+def test_the_numbers_of_the_guide_are_the_numbers_in_force() -> None:
+    assert f"for {PROBE_LEASE_S:.0f} s (`probe_lease_s`)" in GUIDE
+    assert f"{STALENESS_S:.0f} s without a sign of life (`staleness_s`)" in GUIDE
+    assert f"{MAX_DECISIONS:,} open decisions" in GUIDE
+    assert f"dropped once {otel.QUEUE_SPANS:,} wait" in GUIDE
+    assert f"ends within {otel.EXIT_S:.0f} s" in GUIDE
+    assert f"schedule_delay_ms={otel.SCHEDULE_DELAY_MS}" in GUIDE
+
+
+def test_every_public_double_and_every_kafka_variable_is_documented() -> None:
+    documented = set(re.findall(r"`?…?_?([A-Z_]+)`", GUIDE))
+    assert {name.upper() for name in vars(Connection()) if name not in ("brokers", "client_id")} <= {
+        name.removeprefix("SPANFUSE_KAFKA_") for name in documented
+    }
+    assert all(f"`{name}`" in GUIDE for name in testing.__all__)
+
+
+def test_what_the_guide_calls_on_a_guard_and_a_refusal_exists() -> None:
+    assert all(hasattr(Guard, name) for name in re.findall(r"guard\.([a-z_]+)", GUIDE) if name not in ("refused",))
+    for field in ("code", "retryable", "status_code"):
+        assert hasattr(Blocked, field)
