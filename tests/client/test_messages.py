@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -237,6 +238,22 @@ def test_a_long_text_that_comes_again_has_the_same_print_as_the_first_time() -> 
         print_of(f"{i} " * 200)
     assert print_of(value) == print_of(value) == first == fingerprint(value)
     assert len(texts._MEMO) <= texts._MEMO_SIZE
+
+
+def test_a_very_long_text_is_told_by_its_ends_and_a_digest_of_the_rest() -> None:
+    """So that 5 MB in one attribute hold nobody up: volatile ids count at the ends only, every other change anywhere."""
+    log = [f"2026-01-01T00:00:00Z request /a/b/{i} served" for i in range(120_000)]
+    begin = time.perf_counter()
+    first = new_input(prompt="\n".join(log))
+    assert time.perf_counter() - begin < 1
+    assert first is not None
+    assert first.size > 5_000_000
+    later = new_input(prompt="\n".join(["2026-02-02T11:11:11Z request /a/b/0 served", *log[1:]]))
+    other = new_input(prompt="\n".join([*log[:60_000], "oops", *log[60_000:]]))
+    assert later is not None
+    assert other is not None
+    assert (later.canon == first.canon, later.exact == first.exact) == (True, False)
+    assert other.canon != first.canon
 
 
 def test_nothing_gives_nothing() -> None:
