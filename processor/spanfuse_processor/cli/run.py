@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ import click
 from spanfuse_processor.cli.options import config_option, required_config_option
 
 if TYPE_CHECKING:
+    from spanfuse_processor.config import Config
     from spanfuse_processor.hosts.embedded import EmbeddedHost
 
 
@@ -33,20 +34,29 @@ def up(config_path: Path | None) -> None:
     from spanfuse_processor.hosts.embedded import run_embedded
 
     config = load_config(config_path)
-    mode = config.service.mode
 
     def ready(host: EmbeddedHost) -> None:
-        click.echo(
-            f"spanfuse is up ({mode}): OTLP/HTTP http://127.0.0.1:{host.http_port} · "
-            f"OTLP/gRPC 127.0.0.1:{host.grpc_port} · API http://127.0.0.1:{host.api_port}",
-            err=True,
-        )
+        click.echo(f"spanfuse is up ({config.service.mode}): {' · '.join(_addresses(config, host))}", err=True)
 
     loops: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):  # where there is no uvloop, asyncio's own loop serves too
         from uvloop import new_event_loop as loops
     with asyncio.Runner(loop_factory=loops) as runner:
         runner.run(run_embedded(config, ready=ready))
+
+
+def _addresses(config: Config, host: EmbeddedHost) -> Iterator[str]:
+    """Where what is served can be reached, with the ports that were taken."""
+    otlp, api = config.receivers.otlp, config.extensions.api
+    if otlp is not None and otlp.protocols.http is not None:
+        yield f"OTLP/HTTP http://{_host(otlp.protocols.http.endpoint)}:{host.http_port}"
+    if otlp is not None and otlp.protocols.grpc is not None:
+        yield f"OTLP/gRPC {_host(otlp.protocols.grpc.endpoint)}:{host.grpc_port}"
+    yield f"API http://{_host(api.endpoint)}:{host.api_port}"
+
+
+def _host(endpoint: str) -> str:
+    return endpoint.rpartition(":")[0]
 
 
 @click.command()
