@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple, Protocol
@@ -19,6 +20,10 @@ from spanfuse_processor.otlp.values import Keys, bounded, find, name
 from spanfuse_schemas import Call, CallBatch, Tokens
 from spanfuse_schemas.call import CostSource
 
+logger = logging.getLogger(__name__)
+
+MAX_FAILURES: Final = 32
+"""Places in the code whose failures are logged."""
 MAX_AHEAD_NS: Final = 5 * 60 * 1_000_000_000
 """A span that ends later than this after its receipt has a wrong clock: it is moved to end with its receipt."""
 
@@ -68,6 +73,7 @@ class Normaliser:
         self.prices = prices
         self.counters: Counter[str] = Counter()
         """Spans that made no call, by reason (`agent`, `other`, `invalid`, `nested`, `failed`), and what was repaired."""
+        self._failures: set[str] = set()
         self._traces = Traces()
         self._session: Keys = tuple(session_keys)
         self._user: Keys = tuple(user_keys)
@@ -112,9 +118,20 @@ class Normaliser:
     def _candidate(self, view: _View, received_ns: int) -> Candidate | None:
         try:
             return self._model_call(view, received_ns) if view.role == "llm" else self._tool_call(view, received_ns)
-        except Exception:  # one span that no reader foresaw must not take its batch with it
-            self.counters["failed"] += 1
+        except Exception as error:  # one span that no reader foresaw must not take its batch with it
+            self._failed(error)
             return None
+
+    def _failed(self, error: Exception) -> None:
+        """Count a span that could not be read; each place where that happens is logged once, without any content."""
+        self.counters["failed"] += 1
+        trace = error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else "?"
+        if place not in self._failures and len(self._failures) < MAX_FAILURES:
+            self._failures.add(place)
+            logger.error("spans that raise %s at %s are dropped and counted as failed", type(error).__name__, place)
 
     def _model_call(self, view: _View, received_ns: int) -> Candidate:
         span, dialect, _, _ = view
