@@ -9,6 +9,7 @@ import asyncio
 import logging
 import signal
 import time
+from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from importlib.metadata import version
@@ -119,7 +120,7 @@ class EmbeddedHost:
             self._engine = None
 
     async def _export(self, data: bytes, encoding: Encoding) -> ExportResult:
-        return self._running.ingest(data, encoding, time.time_ns())
+        return await self._running.ingest(data, encoding, time.time_ns())
 
     async def _checkpoint(self) -> None:
         await asyncio.to_thread(self._running.store.checkpoint)
@@ -172,7 +173,7 @@ class EmbeddedHost:
             "open_breakers": engine.board.breakers(),
             "streams": len(self._hub),
             "counts": engine.counters.as_dict() | here,
-            "unknown_models": dict(engine.prices.unknown_models.most_common(MAX_UNKNOWN_MODELS)),
+            "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
 
 

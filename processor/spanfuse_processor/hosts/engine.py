@@ -1,14 +1,16 @@
 """The embedded host without its servers: a request goes through the core and into the store, then the news goes out.
 
-Everything happens within one call, one request after the other, so there is nothing to lock and nothing half done: a
-request is either in the store with all that it led to, or it has left no trace and its sender is told to send it again.
+A request is answered once all that it led to is in the store. A large one is applied in parts, so that those who listen are
+not kept waiting by it; where one part fails, the sender is told to send it again, and what was applied counts no second time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import Counter
+from dataclasses import dataclass
 from typing import Any, Final
 
 from spanfuse_processor.config import Config
@@ -25,7 +27,7 @@ from spanfuse_processor.otlp.decode import Encoding, decode
 from spanfuse_processor.otlp.export import ExportResult
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import Counters
-from spanfuse_schemas import CallBatch, Decision
+from spanfuse_schemas import Call, CallBatch, Decision
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +35,36 @@ SOURCE: Final = "otlp"
 """Where the batches of this host come from."""
 EXPIRE_AT_ONCE: Final = 500
 """Sessions forgotten in one transaction, some 5 ms."""
+LARGE_BYTES: Final = 256 * 1024
+"""Requests above this, some hundred spans, are read on a thread: those who listen must not wait for them."""
+PART: Final = 100
+"""Calls applied at once, some 10 ms."""
 REJECTED: Final = ("invalid", "failed")
 """Reasons of the normaliser that are the sender's affair: spans without ids, and such as cannot be read."""
 
 
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a request holds."""
+
+    spans: int
+    batch: CallBatch
+    left_out: Counter[str]
+    """Spans that made no call, by reason."""
+
+    @property
+    def rejected(self) -> int:
+        """Spans that could not be taken."""
+        return sum(self.left_out[reason] for reason in REJECTED)
+
+    def counts(self) -> dict[str, int]:
+        """What is added to the counters for it."""
+        reasons = {f"ingest/{reason}": n for reason, n in self.left_out.items()}
+        return {"requests": 1, "spans": self.spans, "rejected_spans": self.rejected, **reasons}
+
+
 class Engine:
-    """The core with its state.
+    """The core with its state, within one event loop.
 
     Args:
         config: rules and prices.
@@ -55,47 +81,62 @@ class Engine:
         self.board = Board(store.decisions(), hub)
         self._pipeline = Pipeline(config.policy())
         self._normaliser = Normaliser(self.prices)
+        self._turn = asyncio.Lock()
         self._follow_mode()
 
-    def ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
+    async def ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
         """Take a request. When this returns, its effects are stored and on their way to those who listen.
 
         Raises:
             DecodeError: it cannot be used and was counted; sending it again will not help.
-            UnavailableError: the storage failed, and the request has left no trace; to be sent again.
+            UnavailableError: the storage failed; to be sent again.
         """
-        try:
-            return self._ingest(data, encoding, received_ns)
-        except UnavailableError as error:
-            self.sessions.rolled_back()
-            self.counters.add({"unavailable": 1})
-            if self.counters["unavailable"] == 1:
-                log.error("%s; requests are sent back until it works again", error)
-            raise
-        except DecodeError as error:
-            self._bury(data, str(error), received_ns)
-            raise
-        except Exception as error:  # whatever a request holds, the host goes on
-            self.sessions.rolled_back()
-            log.exception("a request cannot be applied; it is kept as a dead letter")
-            reason = f"cannot be applied: {type(error).__name__}"
-            self._bury(data, reason, received_ns)
-            raise DecodeError(reason) from error
+        async with self._turn:
+            try:
+                return await self._ingest(data, encoding, received_ns)
+            except UnavailableError as error:
+                self._refuse(error)
+                raise
+            except DecodeError as error:
+                self._bury(data, str(error), received_ns)
+                raise
+            except Exception as error:  # whatever a request holds, the host goes on
+                self.sessions.rolled_back()
+                log.exception("a request cannot be applied; it is kept as a dead letter")
+                reason = f"cannot be applied: {type(error).__name__}"
+                self._bury(data, reason, received_ns)
+                raise DecodeError(reason) from error
 
-    def _ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
+    async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
+        if len(data) > LARGE_BYTES:
+            read = await asyncio.to_thread(self._read, data, encoding, received_ns)
+        else:
+            read = self._read(data, encoding, received_ns)
+        calls = read.batch.calls
+        for start in range(0, len(calls) - PART, PART):
+            self._apply(calls[start : start + PART], {}, received_ns)
+            await asyncio.sleep(0)
+        last = (len(calls) - 1) // PART * PART if calls else 0
+        self._apply(calls[last:], read.counts(), received_ns)
+        return ExportResult(read.rejected, "without a trace or span id, or unreadable" if read.rejected else "")
+
+    def _read(self, data: bytes, encoding: Encoding, received_ns: int) -> Read:
         spans = decode(data, encoding)
         before = Counter(self._normaliser.counters)
         batch = self._normaliser.batch(spans, received_ns)
-        left_out = self._normaliser.counters - before
-        rejected = sum(left_out[reason] for reason in REJECTED)
-        outcome = self._process(batch)
-        counts = {"requests": 1, "spans": len(spans), "rejected_spans": rejected} | _counts(outcome)
-        self._commit(outcome, counts | {f"ingest/{reason}": n for reason, n in left_out.items()}, received_ns)
-        return ExportResult(rejected, "spans without a trace or span id, or unreadable" if rejected else "")
+        return Read(len(spans), batch, self._normaliser.counters - before)
 
-    def _process(self, batch: CallBatch) -> Outcome:
-        # Charges are the business of budgets that sessions share, and this host has none; so no offset is needed either.
-        return self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=0)
+    def _apply(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
+        batch = CallBatch.model_construct(calls=calls)
+        # Charges are for budgets that sessions share, of which this host has none: their identity does not matter.
+        outcome = self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=0)
+        self._commit(outcome, counts | _counts(outcome), received_ns)
+
+    def _refuse(self, error: UnavailableError) -> None:
+        self.sessions.rolled_back()
+        self.counters.add({"unavailable": 1})
+        if self.counters["unavailable"] == 1:
+            log.error("%s; requests are sent back until it works again", error)
 
     def _commit(self, outcome: Outcome, counts: dict[str, int], at_ns: int) -> None:
         self.store.commit(Changes(outcome.touched.values(), outcome.decisions, outcome.detections, counts, at_ns))
