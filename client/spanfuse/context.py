@@ -59,8 +59,10 @@ def current() -> Identity:
 
 def _text(value: object) -> str | None:
     """An id as text: agents use UUIDs and numbers, too. None for one that cannot be shown."""
-    if value is None or isinstance(value, str):
-        return value or None
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return str.__str__(value) or None  # The text of a member of an enumeration of texts, not its name.
     try:
         return str(value)
     except Exception:

@@ -126,25 +126,25 @@ class Guard:
             if not self._running and not self._begin():
                 return ALLOWED
             who = IDENTITY.get()
-            if session is None:
+            if session is None or session == "":
                 session = who.session
-            elif session.__class__ is not str:
+            elif not isinstance(session, str):
                 session = str(session)
-            if agent is None:
+            if agent is None or agent == "":
                 agent = who.agent
-            elif agent.__class__ is not str:
+            elif not isinstance(agent, str):
                 agent = str(agent)
-            if user is None:
+            if user is None or user == "":
                 user = who.user
-            elif user.__class__ is not str:
+            elif not isinstance(user, str):
                 user = str(user)
-            if team is None:
+            if team is None or team == "":
                 team = who.team
-            elif team.__class__ is not str:
+            elif not isinstance(team, str):
                 team = str(team)
-            if trace is None:
+            if trace is None or trace == "":
                 trace = who.trace
-            elif trace.__class__ is not str:
+            elif not isinstance(trace, str):
                 trace = str(trace)
             view = self._table.view
             if trace is None and (session is None or view.trace):
@@ -160,8 +160,7 @@ class Guard:
                 or view.everyone
                 or self._may_close
             ):
-                who = Identity(*cast("tuple[str | None, ...]", (session, agent, user, team, trace)))
-                return self._consider(who, messages, prompt)
+                return self._consider(Identity(session, agent, user, team, trace), messages, prompt)
             return ALLOWED
         except Blocked:
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
+import time
 import uuid
 from typing import Any
 
@@ -281,6 +283,32 @@ def test_ids_that_are_no_text_are_compared_as_text() -> None:
     assert is_blocked(guard, user=42)
     with session(run):
         assert is_blocked(guard)
+
+
+def test_an_enumeration_of_texts_is_its_value_and_an_empty_id_is_none() -> None:
+    class Agents(str, enum.Enum):  # noqa: UP042  The form that prints as Agents.PLANNER.
+        PLANNER = "planner"
+
+    guard, _ = guard_with(block("agent:planner"))
+    assert is_blocked(guard, agent=Agents.PLANNER)
+    with session("s", agent=Agents.PLANNER):
+        assert is_blocked(guard, agent="")
+
+
+def test_a_hundred_guarded_calls_add_less_than_five_milliseconds() -> None:
+    guard, _ = guard_with(*(block(f"session:{i}") for i in range(1000)))
+
+    @guard.protect
+    def call() -> None:
+        """Nothing."""
+
+    def spent() -> float:
+        begin = time.perf_counter()
+        for _ in range(100):
+            call()
+        return time.perf_counter() - begin
+
+    assert min(spent() for _ in range(5)) < 0.005
 
 
 def test_a_failing_guard_says_so_once(caplog: pytest.LogCaptureFixture) -> None:
