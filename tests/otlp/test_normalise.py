@@ -391,8 +391,10 @@ class TestFailures:
         assert (found.tokens.input, found.cost_nano_usd, found.usage_estimated) == (0, 0, False)
         assert (found.error_type, found.finish_reason) == ("error", "")
 
-    def test_an_error_with_usage_costs_what_it_used(self) -> None:
-        assert call(chat(error="cut off")).cost_nano_usd > 0
+    @pytest.mark.parametrize(("output", "cost"), [(10, 21_000), (None, 15_000)])
+    def test_an_error_with_usage_costs_what_it_used(self, output: Any, cost: int) -> None:
+        found = call(chat(error="cut off", input=HEARD, attributes={"gen_ai.usage.output_tokens": output}))
+        assert (found.cost_nano_usd, found.usage_estimated) == (cost, False)
 
 
 class TestUsage:

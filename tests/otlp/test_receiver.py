@@ -21,7 +21,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
 from spanfuse_processor.errors import DecodeError, SpanfuseError, UnavailableError
-from spanfuse_processor.otlp import http_server
+from spanfuse_processor.otlp import grpc_server, http_server
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.export import MAX_REQUEST_BYTES
 from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
@@ -337,8 +337,12 @@ def test_one_protocol_alone_can_be_served() -> None:
 
 def test_more_requests_than_allowed_are_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "MAX_REQUESTS", 1)
+    monkeypatch.setattr(grpc_server, "MAX_REQUESTS", 0)
 
-    async def scenario(_: OtlpReceiver, sink: Sink, client: httpx.AsyncClient) -> None:
+    async def scenario(receiver: OtlpReceiver, sink: Sink, client: httpx.AsyncClient) -> None:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _grpc(receiver, chat_request())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         sink.gate = asyncio.Event()
         first = asyncio.create_task(client.post("/v1/traces", content=json_bytes(chat()), headers=JSON))
         await asyncio.wait_for(sink.entered.wait(), 5)
@@ -351,9 +355,13 @@ def test_more_requests_than_allowed_are_told_to_come_back(monkeypatch: pytest.Mo
 
 def test_an_export_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_server, "EXPORT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(grpc_server, "EXPORT_TIMEOUT_S", 0.1)
 
-    async def scenario(_: OtlpReceiver, sink: Sink, client: httpx.AsyncClient) -> None:
+    async def scenario(receiver: OtlpReceiver, sink: Sink, client: httpx.AsyncClient) -> None:
         sink.gate = asyncio.Event()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await _grpc(receiver, chat_request())
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert (await client.post("/v1/traces", content=json_bytes(chat()), headers=JSON)).status_code == 503
 
     serve(scenario)

@@ -17,6 +17,9 @@ SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x78")
 """How gzip and zlib begin; a request begins with its first field's tag, 0x0A."""
 
+_BACKSTOP: Final = 4 * MAX_REQUESTS
+"""Requests at once that gRPC itself refuses; above ours, which refuses more kindly."""
+
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.so_reuseport", 0),
@@ -38,6 +41,7 @@ class GrpcServer:
         self._host = f"[{host}]" if ":" in host else host
         self._port = port
         self._export = export
+        self._under_way = 0
         self._server: Any = None
 
     async def start(self) -> int:
@@ -46,7 +50,7 @@ class GrpcServer:
         Raises:
             SpanfuseError: the address cannot be bound.
         """
-        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=MAX_REQUESTS)
+        server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_BACKSTOP)
         export = grpc.unary_unary_rpc_method_handler(
             self._handle, response_serializer=ExportTraceServiceResponse.SerializeToString
         )
@@ -68,14 +72,13 @@ class GrpcServer:
             self._server = None
 
     async def _handle(self, request: bytes, context: Any) -> ExportTraceServiceResponse:
-        code, message = grpc.StatusCode.INTERNAL, "unexpected"
+        self._under_way += 1
         try:
-            data = inflate(request, MAX_REQUEST_BYTES) if request.startswith(_COMPRESSED) else request
-            if not data:
-                return ExportTraceServiceResponse()
-            async with asyncio.timeout(EXPORT_TIMEOUT_S):
-                result = await self._export(data, "protobuf")
-            return result.response()
+            if (
+                self._under_way > MAX_REQUESTS
+            ):  # not gRPC's own limit: its RESOURCE_EXHAUSTED makes clients drop the spans
+                raise UnavailableError("too many requests under way")
+            return await self._answer(request)
         except DecodeError as error:
             code, message = grpc.StatusCode.INVALID_ARGUMENT, str(error)
         except TooLargeError:
@@ -84,5 +87,15 @@ class GrpcServer:
             code, message = grpc.StatusCode.UNAVAILABLE, str(error)
         except TimeoutError:
             code, message = grpc.StatusCode.UNAVAILABLE, "the export took too long"
+        finally:
+            self._under_way -= 1
         await context.abort(code, message)
         raise AssertionError("abort raises")
+
+    async def _answer(self, request: bytes) -> ExportTraceServiceResponse:
+        data = inflate(request, MAX_REQUEST_BYTES) if request.startswith(_COMPRESSED) else request
+        if not data:
+            return ExportTraceServiceResponse()
+        async with asyncio.timeout(EXPORT_TIMEOUT_S):
+            result = await self._export(data, "protobuf")
+        return result.response()

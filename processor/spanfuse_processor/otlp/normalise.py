@@ -36,6 +36,9 @@ _OPERATIONS: Final = {
 }
 
 
+NOTHING: Final = Tokens()
+
+
 class Pricing(Protocol):
     """What a call costs: `spanfuse_processor.core.pricing.Prices`, or whatever else can tell."""
 
@@ -157,10 +160,11 @@ class Normaliser:
     def _usage(
         self, span: Span, dialect: Dialect, content: Content, error: str, provider: str, model: str, at_ns: int
     ) -> dict[str, Any]:
-        """Tokens and cost. A failure of which no usage was reported has none."""
-        known, estimated = read_usage(span, dialect, (content.messages, content.reply), self.counters)
-        if error and estimated:
-            return {"tokens": Tokens()}
+        """Tokens and cost. A failure has those that were reported."""
+        texts = None if error else (content.messages, content.reply)
+        known, estimated = read_usage(span, dialect, texts, self.counters)
+        if error and known == NOTHING:
+            return {}
         reported = reported_cost(span, dialect, self.counters)
         cost, source = (reported, "reported") if reported else self.prices.cost(provider, model, known, at_ns)
         if estimated:

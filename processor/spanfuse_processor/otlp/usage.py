@@ -36,11 +36,12 @@ class Usage(NamedTuple):
     estimated: bool
 
 
-def read_usage(span: Span, dialect: Dialect, content: tuple[Any, Any], counters: Counter[str]) -> Usage:
+def read_usage(span: Span, dialect: Dialect, content: tuple[Any, Any] | None, counters: Counter[str]) -> Usage:
     """The tokens that were reported, with estimates in place of those that were not.
 
     Args:
-        content: input and output messages, from whose size missing counts are estimated.
+        content: input and output messages, from whose size missing counts are estimated; `None`: they are 0, since a
+            failure of which nothing was reported used nothing.
     """
     attributes = span.attributes
     fresh = tokens(attributes, dialect.input_tokens, counters)
@@ -48,12 +49,12 @@ def read_usage(span: Span, dialect: Dialect, content: tuple[Any, Any], counters:
     read = tokens(attributes, dialect.cache_read, counters) or 0
     write = tokens(attributes, dialect.cache_write, counters) or 0
     reasoning = tokens(attributes, dialect.reasoning, counters) or 0
-    no_input = fresh is None and not read + write
-    no_output = output is None and not (fresh is not None and content[1] is None)
-    if no_input:
+    no_input = content is not None and fresh is None and not read + write
+    no_output = content is not None and output is None and not (fresh is not None and content[1] is None)
+    if content is not None and no_input:
         overhead = sum(len(v) for key in _OVERHEAD_KEYS if isinstance(v := attributes.get(key), str))
         fresh = (characters(content[0]) + overhead) // CHARS_PER_TOKEN
-    if no_output:
+    if content is not None and no_output:
         output = characters(content[1]) // CHARS_PER_TOKEN
     total, out = fresh or 0, output or 0
     if dialect.input_excludes_cache or read + write > total:
