@@ -14,7 +14,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts import recordings
-from spanfuse_processor.hosts.replay import Report, Sessions, refused, replay_files
+from spanfuse_processor.hosts.replay import refused, replay_files
+from spanfuse_processor.hosts.replay_report import Report
+from spanfuse_processor.hosts.replay_states import Sessions
 from spanfuse_schemas import Call, Decision, Policy
 from tests.support.agents import llm
 from tests.support.recorded import SECOND, START_NS, chat_span, healthy, repeater, request, write_lines
@@ -125,6 +127,16 @@ def test_a_replay_is_deterministic_and_isolated(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "r.jsonl", [*repeater(6), *healthy(4)])
     assert replayed(path).to_dict() == replayed(path).to_dict()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.jsonl"]
+
+
+def test_a_session_that_was_idle_for_too_long_starts_afresh_and_its_calls_are_counted_on(tmp_path: Path) -> None:
+    asked, day = [("user", "same")], 24 * 3600
+    times = [0, 1, 2, day + 3, day + 4, day + 5, day + 6]
+    spans = [chat_span(n, asked, at=at) for n, at in enumerate(times)]
+    session = replayed(write_lines(tmp_path / "r.jsonl", [request(span) for span in spans])).sessions["s"]
+    assert (session.calls, session.blocked_at) == (7, 6)
+    assert [d.call for d in session.detections if d.rule == "repeat.prompt"][:1] == [2]
+    assert session.detections[-1].call >= 5
 
 
 def test_sessions_beyond_those_held_in_memory_go_on_where_they_were(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from spanfuse_processor.cli.options import config_option, dollars, format_option
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spanfuse_processor.hosts.replay import Report, SessionReport
+    from spanfuse_processor.hosts.replay_report import Report, SessionReport
 
 MAX_ROWS: Final = 20
 """Sessions shown as text; the report has all."""
@@ -86,7 +86,7 @@ def _print(report: Report) -> None:
 
 def _coverage(report: Report) -> Table:
     from spanfuse_processor.cli.tables import table
-    from spanfuse_processor.hosts.replay import COVERAGE
+    from spanfuse_processor.hosts.replay_report import COVERAGE
 
     made = table("Coverage", ">count", "of what")
     for name, meaning in COVERAGE.items():
