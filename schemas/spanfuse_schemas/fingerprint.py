@@ -4,10 +4,8 @@ The format is part of the wire contract: ingest, the Guard and agents in other l
 A text has three hashes:
 
 - *exact*, of its raw characters;
-- *canonical*, of the text after Unicode NFC, with white space folded, JSON keys sorted, numbers by value, and what changes
-  from one attempt to the next masked (UUIDs, long hex, ULIDs, timestamps, durations, addresses, attempt counters, and the
-  values of id-named keys), inside JSON strings too. Values of keys that say *where* in a resource (file, path, page,
-  offset, line, cursor, query) are never masked, nor are digests of content;
+- *canonical*, of its canonical form (`spanfuse_schemas.canonical`), in which what changes from one attempt to the next is
+  masked;
 - *near*, a SimHash of the canonical text where that is long enough for a distance to mean something.
 
 A truncated text has no identity: its hashes are empty and equal nothing.
@@ -16,13 +14,12 @@ A truncated text has no identity: its hashes are empty and equal nothing.
 from __future__ import annotations
 
 import hashlib
-import json
-import re
-import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
+
+from spanfuse_schemas.canonical import canonical_text, to_json
 
 if TYPE_CHECKING:
     from spanfuse_schemas.call import Action, Fingerprint, Message
@@ -31,70 +28,11 @@ NEAR_MIN_CHARS: Final = 256
 """Shortest canonical text with a SimHash, characters. One changed word of 40 moves about 7 of 64 bits: below this length
 a distance of a few bits can only come from equal texts, which the canonical hash finds already."""
 
-NEAR_MAX_SHINGLES: Final = 128
-"""Shingles hashed at about; of longer texts a sample chosen by hash, so that equal texts choose equal shingles."""
+NEAR_MAX_WORDS: Final = 4_096
+"""Words hashed at most; of longer texts a sample chosen by hash, so that equal texts choose equal words."""
 
-_MAX_DEPTH: Final = 32
-
-_VOLATILE: Final = re.compile(
-    r"""
-      \b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b                         # UUID
-    | \b\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?\b             # ISO 8601 timestamp
-    | \b\d\d:\d\d:\d\d(?:[.,]\d+)?\b                                                      # time of day
-    | \b0x[0-9a-f]{6,}\b                                                                    # address of memory
-    | \b[0-7](?=[0-9a-z]*[a-z])[0-9a-hjkmnp-tv-z]{25}\b                                     # ULID
-    | \b(?=[0-9a-f]*\d)(?=\d*[a-f])[0-9a-f]{8,}\b                                          # long hex
-    | \b1[5-9]\d{8}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?\b                                      # Unix time: s, ms, us, ns
-    | \b\d+(?:\.\d+)?(?:ms|us|µs|ns)\b | \b\d+\.\d+s\b                                    # duration
-    | (?<=attempt)[=:\#]*\d+ | (?<=retry)[=:\#]*\d+ | (?<=try)[=:\#]*\d+                   # attempt counter
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-_DIGIT: Final = re.compile(r"\d")
-_BARE_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:/\d+)?")
-_COUNTERS: Final = frozenset(["attempt", "attempts", "retry", "retries", "try", "tries", "iteration", "#"])
-_UNITS: Final = frozenset(["ms", "us", "µs", "ns", "s", "sec", "secs", "second", "seconds"])
-_DIGESTS: Final = frozenset(["sha1", "sha256", "sha512", "md5", "commit", "digest", "etag"])
-_PUNCTUATION: Final = "()[]{}<>.,;:!?#=\"'`*"
-_KEY_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-
-_KEPT_WORDS: Final = frozenset(
-    [
-        "file",
-        "filename",
-        "path",
-        "page",
-        "offset",
-        "line",
-        "lines",
-        "cursor",
-        "query",
-        "url",
-        "uri",
-        "limit",
-        "start",
-        "end",
-    ]
-)
-_MASKED_WORDS: Final = frozenset(["nonce", "uuid", "guid", "ulid", "timestamp", "ts", "attempt", "retry", "retries"])
-_MASKED_KEYS: Final = frozenset(
-    [
-        "request_id",
-        "req_id",
-        "trace",
-        "trace_id",
-        "span_id",
-        "correlation_id",
-        "idempotency_key",
-        "call_id",
-        "tool_call_id",
-        "run_id",
-        "message_id",
-        "invocation_id",
-        "execution_id",
-        "transaction_id",
-    ]
-)
+_MAX_CACHED: Final = 64
+"""Longest word whose hash is remembered, characters: bounds the memory of the cache."""
 
 
 def exact_hash(text: str) -> str:
@@ -102,108 +40,75 @@ def exact_hash(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-def _mask_word(words: list[str], i: int) -> str:
-    """Mask what is volatile in a word that has a digit; its neighbours tell counters, durations and digests."""
-    word = words[i]
-    before = words[i - 1].strip(_PUNCTUATION).lower() if i else ""
-    if before in _DIGESTS or word.lower().startswith(("sha256:", "sha1:", "md5:", "sha512:")):
-        return word
-    number = _BARE_NUMBER.fullmatch(word.strip(_PUNCTUATION))
-    if number and before in _COUNTERS:
-        return word.replace(number.group(), "<*>")
-    if number and i + 1 < len(words):
-        unit = words[i + 1].strip(_PUNCTUATION).lower()
-        if unit in _UNITS and ("." in word or unit in ("ms", "us", "µs", "ns")):
-            return word.replace(number.group(), "<*>")
-    return _VOLATILE.sub("<*>", word)
+@lru_cache(maxsize=16_384)
+def _word_hash(word: str) -> bytes:
+    return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
 
 
-def _mask(text: str) -> str:
-    """A text with its volatile words masked and its white space folded."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
-    words = text.split()
-    if _DIGIT.search(text):
-        find = _DIGIT.search
-        for i, word in enumerate(words):
-            if not word.isalpha() and find(word):
-                words[i] = _mask_word(words, i)
-    return " ".join(words)
+def _word_hashes(words: list[str]) -> bytes:
+    if max(map(len, words), default=0) <= _MAX_CACHED:
+        return b"".join(map(_word_hash, words))
+    return b"".join((_word_hash if len(w) <= _MAX_CACHED else _word_hash.__wrapped__)(w) for w in words)
 
 
-def _parse(text: str) -> Any:
-    """The JSON object or array that a text is, else None."""
-    bare = text.strip()
-    if not bare or (bare[0], bare[-1]) not in (("{", "}"), ("[", "]")):
-        return None
-    try:
-        return json.loads(bare)
-    except (ValueError, RecursionError):
-        return None
+def _sample(words: list[str]) -> list[str]:
+    """Of a very long text, the words with hashes of one kind."""
+    one_in = 1 + len(words) // NEAR_MAX_WORDS
+    chosen = [w for w in words if crc32(w.encode("utf-8", "surrogatepass")) % one_in == 0]
+    return (chosen if len(chosen) > 2 else words)[:NEAR_MAX_WORDS]
 
 
-def _key_kind(key: str) -> str:
-    words = [w.lower() for w in _KEY_WORDS.findall(key)]
-    if any(w in _KEPT_WORDS for w in words):
-        return "kept"
-    if "_".join(words) in _MASKED_KEYS or any(w in _MASKED_WORDS for w in words):
-        return "masked"
-    return ""
+def _lanes(pattern: int, count: int) -> int:
+    """`count` lanes of 64 bits with the same pattern in each."""
+    return int.from_bytes(pattern.to_bytes(8, "little") * count, "little")
 
 
-def _canonical(value: Any, depth: int, kept: bool) -> Any:
-    if isinstance(value, str):
-        nested = _parse(value) if depth < _MAX_DEPTH else None
-        if nested is not None:
-            return _canonical(nested, depth + 1, kept)
-        return unicodedata.normalize("NFC", value) if kept else _mask(value)
-    if isinstance(value, dict):
-        if depth >= _MAX_DEPTH:
-            return "<deep>"
-        out = {}
-        for key in sorted(value, key=str):
-            kind = _key_kind(str(key))
-            out[str(key)] = "<*>" if kind == "masked" else _canonical(value[key], depth + 1, kind == "kept")
-        return out
-    if isinstance(value, (list, tuple)):
-        return "<deep>" if depth >= _MAX_DEPTH else [_canonical(v, depth + 1, kept) for v in value]
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        return int(value)
-    return value
+def _rotate(lanes: int, bits: int, count: int) -> int:
+    """Each of `count` 64-bit lanes rotated left."""
+    high = _lanes(2**64 - 2**bits, count)
+    return ((lanes << bits) & high) | ((lanes >> (64 - bits)) & ~high)
 
 
-def canonical_text(value: Any) -> str:
-    """The canonical form of a text or of a JSON-like value."""
-    canonical = _canonical(value, 0, False)
-    if isinstance(canonical, str):
-        return canonical
-    return json.dumps(canonical, ensure_ascii=False, sort_keys=True, separators=(",", ":"), default=str)
+def _sum(a: list[int], b: list[int]) -> list[int]:
+    """Add numbers held as bit planes, lowest first, lane by lane."""
+    planes, carry = [], 0
+    for x, y in zip(a, b, strict=True):
+        half = x ^ y
+        planes.append(half ^ carry)
+        carry = (x & y) | (half & carry)
+    return [*planes, carry]
 
 
-@lru_cache(maxsize=1)
-def _lanes() -> list[list[int]]:
-    """For each byte of a hash and each value of it, its bits as 16-bit lanes: 64 counters add up in one addition."""
-    one = [sum(((byte >> bit) & 1) << (16 * bit) for bit in range(8)) for byte in range(256)]
-    return [[lanes << (128 * position) for lanes in one] for position in range(8)]
+def _majority(lanes: int, count: int) -> int:
+    """The bits set in more than half of `count` 64-bit lanes: pairs of halves are added until one lane of sums is left."""
+    planes, left = [lanes], count
+    while left > 1:
+        left = (left + 1) // 2
+        low = (1 << (64 * left)) - 1
+        planes = _sum([p & low for p in planes], [p >> (64 * left) for p in planes])
+    above, equal = 0, 2**64 - 1
+    for weight in reversed(range(len(planes))):
+        if (count // 2 >> weight) & 1:
+            equal &= planes[weight]
+        else:
+            above |= equal & planes[weight]
+            equal &= ~planes[weight]
+    return above
 
 
 def simhash(text: str) -> str:
-    """64-bit SimHash (Charikar 2002) over shingles of three words, 16 hex digits."""
+    """64-bit SimHash (Charikar 2002) over shingles of three words, 16 hex digits.
+
+    The hash of a shingle is `a ^ rotl(b, 21) ^ rotl(c, 42)` of the BLAKE2b-64 hashes, little-endian, of its words; a text
+    of fewer words has one shingle. All shingles are computed at once, each in a 64-bit lane of one big integer.
+    """
     words = text.split()
-    last = max(1, len(words) - 2)
-    one_in = 1 + last // NEAR_MAX_SHINGLES
-    starts: Sequence[int] = range(last)
-    if one_in > 1:
-        starts = [i for i in starts if crc32(words[i].encode("utf-8", "surrogatepass")) % one_in == 0] or starts
-    t0, t1, t2, t3, t4, t5, t6, t7 = _lanes()
-    total = 0
-    for i in starts:
-        shingle = " ".join(words[i : i + 3]).encode("utf-8", "surrogatepass")
-        a, b, c, d, e, f, g, h = hashlib.blake2b(shingle, digest_size=8).digest()
-        total += t0[a] + t1[b] + t2[c] + t3[d] + t4[e] + t5[f] + t6[g] + t7[h]
-    half = len(starts) / 2
-    value = sum(1 << bit for bit in range(64) if ((total >> (16 * bit)) & 0xFFFF) > half)
-    return f"{value:016x}"
+    if len(words) > NEAR_MAX_WORDS:
+        words = _sample(words)
+    count = max(1, len(words) - 2)
+    first = int.from_bytes(_word_hashes(words), "little")
+    shingles = first ^ _rotate(first >> 64, 21, count) ^ _rotate(first >> 128, 42, count)
+    return f"{_majority(shingles & ((1 << (64 * count)) - 1), count):016x}"
 
 
 def hamming(a: str, b: str) -> int:
@@ -223,17 +128,28 @@ def fingerprint(value: Any, *, truncated: bool = False) -> Fingerprint:
     """Fingerprint of a text or of a JSON-like value.
 
     Args:
-        value: text, or what JSON gives: dict, list, number, bool, None. Anything else counts as its `str`.
+        value: text, or what JSON gives: dict, list, number, bool, None. Anything else counts as its `str`. What cannot be
+            written as JSON (cycles, nesting without end) has no identity.
         truncated: the value was cut somewhere on its way, so it has no identity.
     """
     from spanfuse_schemas.call import Fingerprint
 
-    raw = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+    try:
+        raw = value if isinstance(value, str) else to_json(value)
+    except ValueError:
+        return Fingerprint()
     if truncated:
         return Fingerprint(size=len(raw))
-    canonical = canonical_text(value)
+    canonical = _canonical_or_raw(value, raw)
     near = simhash(canonical) if len(canonical) >= NEAR_MIN_CHARS else ""
     return Fingerprint(exact=exact_hash(raw), canon=exact_hash(canonical), near=near, size=len(raw))
+
+
+def _canonical_or_raw(value: Any, raw: str) -> str:
+    try:
+        return canonical_text(value)
+    except (ValueError, RecursionError):
+        return raw
 
 
 def _combine(parts: list[tuple[str, str, str]]) -> tuple[str, str]:

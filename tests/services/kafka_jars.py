@@ -28,10 +28,7 @@ def tool(name: str, package: str) -> str:
     """
     found = shutil.which(name)
     if found is None:
-        raise MissingTool(
-            f"the tests run a real Apache Kafka and need `{name}`: apt-get install {package} "
-            "(or name a broker in SPANFUSE_TEST_KAFKA, or run a Docker daemon)"
-        )
+        raise MissingTool(f"a real Apache Kafka is started, which needs `{name}`: apt-get install {package}")
     return found
 
 
