@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from spanfuse_processor.errors import StateError, UnavailableError
 
@@ -42,8 +42,8 @@ class Database:
 
     path: str
     connection: sqlite3.Connection
-    lock: int | None
-    """File descriptor that holds the lock; none for a temporary database."""
+    lock: IO[bytes] | None
+    """Holds the lock while it is open; none for a temporary database."""
 
     @contextmanager
     def another(self) -> Iterator[sqlite3.Connection]:
@@ -55,7 +55,7 @@ class Database:
         """Close the file, then let others have it."""
         self.connection.close()
         if self.lock is not None:
-            os.close(self.lock)
+            self.lock.close()
 
 
 def open_database(path: str) -> Database:
@@ -74,24 +74,24 @@ def open_database(path: str) -> Database:
         if connection is not None:
             connection.close()
         if lock is not None:
-            os.close(lock)
+            lock.close()
         if isinstance(error, sqlite3.Error):
             raise _explained(path, error) from error
         raise
     return Database(path, connection, lock)
 
 
-def _lock(path: str) -> int:
+def _lock(path: str) -> IO[bytes]:
     """A lock of this process, which the system takes back however the process ends."""
     name = f"{path}.lock"
     try:
-        lock = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.fdopen(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), "rb")
     except OSError as error:
         raise UnavailableError(f"storage {path}: cannot create {name}: {error.strerror}") from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
-        os.close(lock)
+        lock.close()
         raise UnavailableError(f"storage {path}: another process uses it; is `spanfuse up` running already?") from None
     return lock
 

@@ -1,0 +1,254 @@
+"""The embedded host without its servers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spanfuse_processor.config import Config
+from spanfuse_processor.errors import DecodeError, UnavailableError
+from spanfuse_processor.exporters.hub import Hub, Listener
+from spanfuse_processor.hosts.engine import PART, Engine
+from spanfuse_processor.hosts.live import LiveSessions
+from spanfuse_processor.hosts.store import Changes, Store
+from spanfuse_processor.otlp.export import ExportResult
+from spanfuse_processor.telemetry import COUNTERS, FAMILIES
+from tests.support.recorded import START_NS, chat_span, healthy, repeater, request
+
+DAY_NS = 24 * 3600 * 10**9
+
+
+class Host:
+    """An engine that can be started again on the same file."""
+
+    def __init__(self, path: Path, **service: Any) -> None:
+        self.path, self.hub = path, Hub()
+        self._open(**service)
+
+    def _open(self, **service: Any) -> None:
+        self.store = Store(str(self.path))
+        self.engine = Engine(Config.model_validate({"service": {"mode": "enforce", **service}}), self.store, self.hub)
+
+    def restart(self, **service: Any) -> None:
+        """As after kill -9: nothing is told to end."""
+        self.store._database.close()
+        self._open(**service)
+
+    def send(self, *requests: dict[str, Any], at_ns: int = START_NS) -> list[ExportResult]:
+        return [self.bytes(json.dumps(r).encode(), at_ns) for r in requests]
+
+    def bytes(self, data: bytes, at_ns: int = START_NS) -> ExportResult:
+        return asyncio.run(self.engine.ingest(data, "json", at_ns))
+
+    def blocked(self) -> list[str]:
+        return [d.key for d in self.engine.board.decisions() if d.action == "block"]
+
+    def counts(self) -> dict[str, Any]:
+        return {name: value for name, value in self.engine.counters.as_dict().items() if value}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path / "spanfuse.db")
+    yield made
+    made.store.close()
+
+
+def told(listener: Listener) -> list[tuple[str, dict[str, Any]]]:
+    """Events that a listener was told and has not taken."""
+    data = asyncio.run(listener.take(0)) or b""
+    events = [block.split("\n") for block in data.decode().split("\n\n") if block]
+    return [(name.removeprefix("event: "), json.loads(text.removeprefix("data: "))) for name, text in events]
+
+
+def test_the_third_useless_call_opens_the_breaker_and_it_is_told_at_once(host: Host) -> None:
+    listener = host.hub.listen()
+    host.send(*repeater(2))
+    assert told(listener) == []
+    host.send(repeater(3)[2])
+    (first, decision), (second, detection) = told(listener)
+    assert (first, decision["key"], decision["action"], decision["rule"]) == (
+        "decision",
+        "session:s",
+        "block",
+        "repeat.prompt",
+    )
+    assert (second, detection["rule"]) == ("detection", "repeat.prompt")
+    assert [d["rule"] for d in map(json.loads, host.store.detections(9))] == ["repeat.prompt"]
+
+
+def test_a_healthy_agent_is_left_alone(host: Host) -> None:
+    host.send(*healthy(8))
+    assert host.blocked() == []
+    assert host.counts() == {"requests": 8, "spans": 8, "calls": 8, "cost_nano_usd": 8 * 27_000}
+
+
+def test_the_same_requests_again_change_nothing_but_the_count_of_duplicates(host: Host) -> None:
+    host.send(*repeater(3))
+    before, state = host.engine.describe("s"), host.store.load("s")
+    listener = host.hub.listen()
+    host.send(*repeater(3))
+    assert (host.engine.describe("s"), host.store.load("s"), told(listener)) == (before, state, [])
+    assert host.counts()["duplicates"] == 3
+
+
+def test_after_kill_minus_nine_blocks_money_and_counts_are_there_and_nothing_counts_twice(host: Host) -> None:
+    host.send(*repeater(3))
+    before, counts = host.engine.describe("s"), host.counts()
+    host.restart()
+    assert (host.blocked(), host.engine.describe("s"), host.counts()) == (["session:s"], before, counts)
+    host.send(*repeater(3))
+    assert host.engine.describe("s") == before
+
+
+def test_a_request_that_cannot_be_decoded_is_kept_and_the_next_is_taken(host: Host) -> None:
+    for garbage in (b"\xff\x00garbage", b"[]", b'{"resourceSpans": 5}', b"{" * 100_000):
+        with pytest.raises(DecodeError):
+            host.bytes(garbage)
+    host.send(healthy(1)[0])
+    assert host.counts()["dead_letters"] == 4
+    assert host.counts()["calls"] == 1
+    assert host.store.dead_letters(9)[-1]["data"] == b"\xff\x00garbage"
+
+
+def test_spans_without_ids_are_told_to_their_sender(host: Host) -> None:
+    good, bad = chat_span(1, [("user", "a")]), chat_span(2, [("user", "b")])
+    bad["spanId"] = ""
+    (result,) = host.send(request(good, bad))
+    assert (result.rejected_spans, result.message) == (1, "without a trace or span id, or unreadable")
+    assert (host.counts()["rejected_spans"], host.counts()["ingest"], host.counts()["calls"]) == (1, {"invalid": 1}, 1)
+
+
+def test_an_error_that_nobody_foresaw_costs_one_request(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.send(*repeater(2))
+    before = host.engine.describe("s")
+    process = host.engine._pipeline.process
+
+    def broken(batch: Any, load: Any, **rest: Any) -> Any:
+        process(batch, load, **rest)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(host.engine._pipeline, "process", broken)
+    with pytest.raises(DecodeError, match="cannot be applied: ZeroDivisionError"):
+        host.send(repeater(3)[2])
+    monkeypatch.undo()
+    assert (host.engine.describe("s"), host.blocked()) == (before, [])
+    host.send(repeater(3)[2])
+    assert host.blocked() == ["session:s"]
+
+
+def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host.send(*repeater(2))
+    before, listener = host.engine.describe("s"), host.hub.listen()
+
+    def full(changes: Changes) -> None:
+        raise UnavailableError("storage x: database or disk is full")
+
+    monkeypatch.setattr(host.store, "commit", full)
+    with pytest.raises(UnavailableError):
+        host.send(repeater(3)[2])
+    with pytest.raises(UnavailableError):
+        host.engine.reset("s", "", START_NS)
+    assert (host.engine.describe("s"), host.blocked(), told(listener)) == (before, [], [])
+    monkeypatch.undo()
+    host.send(repeater(3)[2])
+    assert host.blocked() == ["session:s"]
+    assert host.counts()["unavailable"] == 1
+
+
+def test_a_large_request_is_applied_in_parts_and_counts_once(host: Host) -> None:
+    spans = [chat_span(n, [("user", f"{n} {'x' * 3000}")], session=f"{n % 7}") for n in range(2 * PART + 1)]
+    host.send(request(*spans))
+    assert (host.counts()["requests"], host.counts()["spans"], host.counts()["calls"]) == (1, len(spans), len(spans))
+    host.send(request(*spans))
+    assert (host.counts()["calls"], host.counts()["duplicates"]) == (len(spans), len(spans))
+
+
+def test_a_request_without_calls_is_taken(host: Host) -> None:
+    span = chat_span(1, [])
+    span["attributes"] = []
+    assert host.send({}, request(), request(span)) == [ExportResult()] * 3
+    assert host.counts() == {"requests": 3, "spans": 1, "ingest": {"other": 1}}
+
+
+def test_a_reset_closes_the_breaker_forgets_what_was_counted_and_is_stored(host: Host) -> None:
+    host.send(*repeater(3))
+    listener = host.hub.listen()
+    decision = host.engine.reset("s", "alice", START_NS)
+    assert decision is not None
+    assert (decision.key, decision.state, decision.epoch) == ("session:s", "closed", 2)
+    assert [(name, d["epoch"]) for name, d in told(listener)] == [("decision", 2)]
+    host.restart()
+    described = host.engine.describe("s")
+    assert described is not None
+    assert (host.blocked(), described["calls"], described["cost_nano_usd"], described["epoch"]) == ([], 0, 0, 2)
+    assert host.engine.reset("unknown", "", START_NS) is None
+
+
+def test_idle_sessions_end_and_their_block_with_them(host: Host) -> None:
+    host.send(*repeater(3), at_ns=START_NS)
+    host.send(*healthy(1), at_ns=START_NS + DAY_NS)
+    listener = host.hub.listen()
+    assert host.engine.expire(START_NS + DAY_NS) == 0
+    assert host.engine.expire(START_NS + DAY_NS + 1) == 1
+    assert [(d["key"], d["state"], d["epoch"]) for _, d in told(listener)] == [("session:s", "closed", 2)]
+    assert (host.engine.describe("s"), host.blocked(), host.store.sessions()) == (None, [], 1)
+    host.restart()
+    assert host.blocked() == []
+
+
+def test_a_session_that_comes_back_after_its_end_has_a_higher_epoch(host: Host) -> None:
+    """A Guard that knew the session obeys none but a higher one."""
+    host.send(*repeater(3), at_ns=START_NS)
+    host.engine.expire(START_NS + 2 * DAY_NS)
+    host.send(*repeater(3), at_ns=START_NS + 3 * DAY_NS)
+    assert [d.epoch for d in host.engine.board.decisions()] == [3]
+
+
+@pytest.mark.parametrize(("before", "after"), [("observe", "enforce"), ("enforce", "observe")])
+def test_open_decisions_follow_the_mode_of_the_present_run(tmp_path: Path, before: str, after: str) -> None:
+    host = Host(tmp_path / "s.db", mode=before)
+    host.send(*repeater(3))
+    host.restart(mode=after)
+    host.restart(mode=after)
+    assert [(d.mode, d.action, d.epoch) for d in host.engine.board.decisions()] == [(after, "block", 2)]
+    described = host.engine.describe("s")
+    assert described is not None
+    assert described["decision"].get("mode", "observe") == after
+    host.store.close()
+
+
+def test_only_some_sessions_are_in_memory_and_all_are_known(host: Host) -> None:
+    host.engine.sessions = LiveSessions(host.store, host.engine.counters, max_live=3)
+    for name in "abcdefgh":
+        host.send(*repeater(2, name))
+    assert len(host.engine.sessions) == 3
+    host.send(repeater(3, "a")[2])
+    assert host.blocked() == ["session:a"]
+    assert host.store.sessions() == 8
+
+
+def test_a_stored_session_of_another_version_starts_afresh_at_its_epoch(host: Host) -> None:
+    host.send(*repeater(3))
+    host.store._db.execute("UPDATE sessions SET state = x'00'")
+    host.restart()
+    host.send(*repeater(3))
+    described = host.engine.describe("s")
+    assert described is not None
+    assert (described["calls"], described["epoch"]) == (3, 2)
+    assert host.counts()["unreadable_sessions"] >= 1
+
+
+def test_everything_that_is_counted_is_explained(host: Host) -> None:
+    host.send(*repeater(3), *repeater(1))
+    with pytest.raises(DecodeError):
+        host.bytes(b"x")
+    names = {name.partition("/")[0] for name in host.engine.counters._values}
+    assert names <= {*COUNTERS, *FAMILIES}
