@@ -110,7 +110,7 @@ def embedded(folder: Path, config: dict[str, Any]) -> Iterator[Deployment]:
         },
         extensions={"api": {"endpoint": f"127.0.0.1:{api}"}, "storage": {"path": str(folder / "spanfuse.db")}},
     )
-    with _running([*SPANFUSE, "up", "--config", str(path)], str(api)) as (process, lines):
+    with _running([*SPANFUSE, "up", "--config", str(path)], "spanfuse is up") as (process, lines):
         url = f"http://127.0.0.1:{api}"
         yield Deployment("embedded", f"http://127.0.0.1:{http}", url, path, process, url, lines)
 
@@ -133,5 +133,5 @@ def stream(folder: Path, config: dict[str, Any], brokers: str, **kafka: Any) -> 
         [*SPANFUSE, "topics", "create", "--config", str(path)], capture_output=True, text=True, timeout=60, check=False
     )
     assert created.returncode == 0, created.stderr
-    with _running([*SPANFUSE, "worker", "--config", str(path)], "ready|running") as (process, lines):
+    with _running([*SPANFUSE, "worker", "--config", str(path)], "worker is up") as (process, lines):
         yield Deployment("stream", f"http://127.0.0.1:{http}", f"kafka://{brokers}", path, process, "", lines)

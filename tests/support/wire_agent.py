@@ -96,7 +96,7 @@ def main() -> None:
             sys.exit("the Guard heard nothing")
 
         def work(plan: dict[str, Any]) -> None:
-            print(json.dumps(run(plan, guard, tracer)), flush=True)
+            sys.stdout.write(json.dumps(run(plan, guard, tracer)) + "\n")  # print() would write the line's end apart
 
         threads = [threading.Thread(target=work, args=(plan,)) for plan in plans]
         for thread in threads:
