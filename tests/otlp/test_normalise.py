@@ -119,6 +119,7 @@ def test_no_text_of_the_span_is_in_the_call() -> None:
         ({"openinference.span.kind": "RETRIEVER"}, "", "other"),
         ({"llm.request.type": "chat"}, "llm", ""),
         ({"llm.request.type": "rerank"}, "", "other"),
+        ({"llm.request.type": "chat", "gen_ai.operation.name": "odd"}, "llm", ""),
         ({"traceloop.span.kind": "tool"}, "tool", ""),
         ({"traceloop.span.kind": "workflow"}, "", "agent"),
     ],
@@ -145,7 +146,10 @@ def test_a_span_that_no_reader_foresaw_is_counted_and_the_rest_lives(caplog: pyt
         broken.events = [None]  # type: ignore[list-item]
         assert len(calls(broken, chat(id=2), using=using)) == 1
     assert using.counters["failed"] == 3
-    (logged,) = caplog.messages
+    worse = chat(id=1)
+    worse.attributes = None  # type: ignore[assignment]
+    assert len(calls(worse, chat(id=2), using=using)) == 1
+    logged, _ = caplog.messages
     assert "AttributeError at " in logged
     assert "secret" not in logged
 
@@ -162,7 +166,9 @@ def test_a_span_from_the_future_ends_with_its_receipt() -> None:
     assert (found.start_ns, found.end_ns, using.counters["clamped"]) == (received - 2 * SECOND, received, 1)
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, 0), (0, NOW_NS), (NOW_NS, 0), (NOW_NS, NOW_NS - 5)])
+@pytest.mark.parametrize(
+    ("start", "end"), [(0, 0), (0, NOW_NS), (NOW_NS, 0), (NOW_NS, NOW_NS - 5), (-9, -5), (2**64, -1)]
+)
 def test_missing_and_reversed_times_are_repaired(start: int, end: int) -> None:
     found = chat()
     found.start_ns, found.end_ns = start, end

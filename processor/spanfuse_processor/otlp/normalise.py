@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from spanfuse_processor.otlp.content import Content, model_content, tool_content
 from spanfuse_processor.otlp.dialects import dialect_of
@@ -37,6 +37,9 @@ _OPERATIONS: Final = {
 
 
 NOTHING: Final = Tokens()
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Pricing(Protocol):
@@ -88,10 +91,10 @@ class Normaliser:
         Args:
             received_ns: when they were received, nanoseconds since the Unix epoch.
         """
-        views = [view for span in spans if (view := self._view(span)) is not None]
+        views = [view for span in spans if (view := self._tried(self._view, span)) is not None]
         for view in views:
             self._traces.add(view.span.trace_id, view.node)
-        found = [c for view in views if view.role in ("llm", "tool") and (c := self._candidate(view, received_ns))]
+        found = [c for view in views if (c := self._tried(self._candidate, view, received_ns)) is not None]
         calls, nested = seen_once(found, self._traces)
         if nested:
             self.counters["nested"] += nested
@@ -119,8 +122,13 @@ class Normaliser:
         return _View(span, dialect, role, node)
 
     def _candidate(self, view: _View, received_ns: int) -> Candidate | None:
+        if view.role == "llm":
+            return self._model_call(view, received_ns)
+        return self._tool_call(view, received_ns) if view.role == "tool" else None
+
+    def _tried(self, read: Callable[P, T | None], *args: P.args, **kwargs: P.kwargs) -> T | None:
         try:
-            return self._model_call(view, received_ns) if view.role == "llm" else self._tool_call(view, received_ns)
+            return read(*args, **kwargs)
         except Exception as error:  # one span that no reader foresaw must not take its batch with it
             self._failed(error)
             return None
@@ -203,8 +211,8 @@ class Normaliser:
         }
 
     def _times(self, span: Span, received_ns: int) -> tuple[int, int]:
-        end = span.end_ns or span.start_ns or received_ns
-        start = min(span.start_ns or end, end)
+        end = next((at for at in (span.end_ns, span.start_ns, received_ns) if at > 0), 0)
+        start = min(span.start_ns, end) if span.start_ns > 0 else end
         if end > received_ns + MAX_AHEAD_NS:
             self.counters["clamped"] += 1
             return max(0, received_ns - (end - start)), received_ns
@@ -229,11 +237,16 @@ class Normaliser:
 
 
 def _role(span: Span, dialect: Dialect) -> Role:
+    """By the first attribute whose value is known; a span whose values nobody knows is no call."""
+    stated = False
     for key, roles in dialect.roles:
         value = span.attributes.get(key)
         if isinstance(value, str) and value:
-            return roles.get(value, "other") if value in roles else roles.get(value.lower(), "other")
-    return dialect.role_otherwise(span)
+            stated = True
+            role = roles.get(value) or roles.get(value.lower())
+            if role is not None:
+                return role
+    return "other" if stated else dialect.role_otherwise(span)
 
 
 def _agent_span(span: Span, dialect: Dialect) -> str:

@@ -112,7 +112,7 @@ class Dialect:
     reply: Callable[[Span], Messages]
     """The output messages of a model call."""
     roles: tuple[tuple[str, Mapping[str, Role]], ...] = (("gen_ai.operation.name", OPERATIONS),)
-    """Attribute → its values → role; the first attribute that is present decides."""
+    """Attribute → its values → role; the first attribute with a value that is listed decides."""
     role_otherwise: Callable[[Span], Role] = role_by_operation
     """The role of a span that has none of those attributes."""
     operation: Keys = ("gen_ai.operation.name",)
