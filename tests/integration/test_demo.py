@@ -18,7 +18,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 DEMO = [sys.executable, "-m", "spanfuse_processor", "demo"]
-MARK = "SPANFUSE_DEMO_TEST"
+MARK = "DEMO_OF_TEST"
 
 
 def marked(mark: str) -> list[int]:
@@ -48,7 +48,9 @@ def mark() -> str:
 
 
 def start(mark: str, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
-    environment = {**os.environ, MARK: mark}
+    # What a user may have set must not matter.
+    hostile = {"SPANFUSE_DISABLED": "1", "OTEL_SDK_DISABLED": "true", "HTTP_PROXY": "http://127.0.0.1:9"}
+    environment = {**os.environ, **hostile, "http_proxy": hostile["HTTP_PROXY"], MARK: mark}
     return subprocess.Popen(
         [*DEMO, *arguments], stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
     )

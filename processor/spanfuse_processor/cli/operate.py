@@ -155,7 +155,7 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
       spanfuse reset session:checkout-42
       spanfuse reset session:checkout-42 --config worker.yaml
     """
-    actor = getpass.getuser()
+    actor = _actor()
     if config_path is None and brokers is None:
         from spanfuse_processor.cli.api import Api
 
@@ -172,3 +172,11 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
         print_json(closed)
     else:
         click.echo(f"{closed['key']}: {closed['state']} (epoch {closed['epoch']})")
+
+
+def _actor() -> str:
+    """Who orders it, as far as the system knows; nobody's name in a container whose user has none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import Final, Self
 from urllib.parse import quote
-from urllib.request import urlopen
+from urllib.request import ProxyHandler, build_opener
 
 from spanfuse_processor.config import load_config
 from spanfuse_processor.errors import UnavailableError
@@ -35,6 +35,9 @@ service:
   mode: enforce
 """
 """The demo's configuration."""
+
+_direct = build_opener(ProxyHandler({}))
+"""Opens loopback URLs, whatever proxy the environment names."""
 
 
 class DemoHost:
@@ -64,7 +67,8 @@ class DemoHost:
     def cost_nano_usd(self, session: str) -> int:
         """Money a session has spent by the host's count, nano-dollars; 0 while nothing is known of it."""
         try:
-            with urlopen(f"{self.api_url}/v1/sessions/{quote(session, safe='')}", timeout=API_TIMEOUT_S) as response:
+            url = f"{self.api_url}/v1/sessions/{quote(session, safe='')}"
+            with _direct.open(url, timeout=API_TIMEOUT_S) as response:
                 return int(json.load(response)["cost_nano_usd"])
         except (OSError, ValueError, KeyError):
             return 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import subprocess
 import sys
@@ -17,6 +18,19 @@ TERMINATE_TIMEOUT_S: Final = 3
 
 MAX_EVENTS: Final = 10_000
 """Events that may wait to be read; a reader thread then waits, and with it its agent."""
+
+_FOREIGN: Final = ("OTEL_", "SPANFUSE_")
+
+
+def environment() -> dict[str, str]:
+    """The environment for an agent: ours, without what would send its spans elsewhere, switch its Guard off, or put a proxy
+    before the loopback interface."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(_FOREIGN) and not name.lower().endswith("_proxy")
+    }
+
 
 Event = tuple[str, dict[str, Any]]
 
@@ -51,6 +65,7 @@ class Agents:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            env=environment(),
             start_new_session=True,  # Ctrl-C is for the launcher, which then ends them
         )
         self._processes[name] = process
