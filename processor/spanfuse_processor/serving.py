@@ -1,4 +1,7 @@
-"""Serves an ASGI application within the running event loop; signals are left to whoever runs the loop."""
+"""Serves an ASGI application within the running event loop; signals are left to whoever runs the loop.
+
+The server itself logs nothing: what strangers send to a port must not fill a log. Applications log what fails in them.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,15 @@ class HttpServer:
         self._address = (host, port)
         self._task: asyncio.Task[None] | None = None
         self._server = _Server(
-            uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", server_header=False, ws="none")
+            uvicorn.Config(
+                app,
+                log_config=None,
+                log_level="critical",
+                access_log=False,
+                lifespan="off",
+                server_header=False,
+                ws="none",
+            )
         )
 
     async def start(self) -> int:

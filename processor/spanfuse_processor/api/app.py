@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
@@ -17,6 +18,8 @@ from spanfuse_processor.api.events import EventStream
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.exporters.hub import Listener
 from spanfuse_schemas import Decision
+
+log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES: Final = 64 * 1024
 DEFAULT_LIMIT: Final = 100
@@ -166,4 +169,5 @@ async def _unavailable(request: Request, error: Exception) -> Response:
 
 
 async def _failed(request: Request, error: Exception) -> Response:
+    log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return JSONResponse({"error": f"unexpected: {type(error).__name__}"}, 500)
