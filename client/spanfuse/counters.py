@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 MAX_RULES = 100
 """Rules counted by name; more are counted together as `other`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """Counters at one moment, of this process."""
 
     checks: int

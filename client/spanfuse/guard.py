@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
@@ -17,16 +16,18 @@ from spanfuse.blocked import UNAVAILABLE, Blocked
 from spanfuse.context import IDENTITY, Identity
 from spanfuse.context import session as _session
 from spanfuse.counters import Counters, Counts
+from spanfuse.feed import Feed, FeedState
 from spanfuse.judge import PROBE_LEASE_S, Judge, Mode
-from spanfuse.table import DecisionTable, Entry
+from spanfuse.shown import Shown
 from spanfuse.verdict import ALLOWED, Verdict
 
 if TYPE_CHECKING:
     from spanfuse.subscribers.base import Subscriber
-    from spanfuse_schemas import Decision, Fingerprint
+    from spanfuse.table import Entry
+    from spanfuse_schemas import Decision
 
 F = TypeVar("F", bound=Callable[..., Any])
-GuardState = Literal["disabled", "new", "connecting", "ready", "stale", "closed"]
+GuardState = Literal["disabled"] | FeedState
 
 STALENESS_S: Final = 30.0
 """Silence after which nothing is known any more, seconds: six missed signs of life of the API or the broker."""
@@ -77,21 +78,16 @@ class Guard:
         self.mode: Final = _mode(mode)
         self._fail_mode = FailMode(on_unavailable)
         self._may_close = self._fail_mode.may_close
-        self._staleness_s, self._now_ns, self._monotonic = staleness_s, now_ns, monotonic
-        self._subscriber = connect(subscriber)
+        self._now_ns = now_ns
+        self._feed = Feed(connect(subscriber), staleness_s, monotonic)
+        self._table = self._feed.table
         self._judge = Judge(self.mode, probe_lease_s, now_ns, monotonic)
-        self._table = DecisionTable()
-        self._last_sign_s = float("-inf")
-        self._new_process()
+        self._new_counters()
         _guards.add(self)
 
-    def _new_process(self) -> None:
+    def _new_counters(self) -> None:
         self._counters = Counters()
         self._count = self._counters.check
-        self._ready = threading.Event()
-        self._running = False  # Read by each check: the only thing that it waits for is to be started once.
-        self._closed = False
-        self._lock = threading.Lock()
 
     def check(
         self,
@@ -123,7 +119,7 @@ class Guard:
         """
         try:
             self._count()
-            if not self._running and not self._begin():
+            if not self._feed.running and not self._begin():
                 return ALLOWED
             who = IDENTITY.get()
             if session is None or session == "":
@@ -169,14 +165,14 @@ class Guard:
 
     def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
         """The slow path: something is known of this call, or has to be."""
-        if self._may_close and not self._available():
+        if self._may_close and not self._feed.available():
             key = self._fail_mode.closed(who)
             if key is not None:
                 return self._refuse(self._unavailable(key), enforced=self.mode != "observe")
         entries = self._entries(who)
         if not entries:
             return ALLOWED
-        ruling = self._judge.weigh(entries, _Shown(messages, prompt), self._stale)
+        ruling = self._judge.weigh(entries, Shown(messages, prompt), self._feed.stale)
         if ruling.refused is not None:
             self._refuse(ruling.refused.decision, enforced=True)
         return self._answer(ruling.observed, ruling.nudge, probe=ruling.probe)
@@ -214,22 +210,16 @@ class Guard:
     def _unavailable(self, key: str) -> Decision:
         from spanfuse_schemas import Decision, Evidence
 
-        age = self.age_s
-        message = "no decisions have arrived yet" if age is None else f"no sign of life for {age:.0f} s"
-        evidence = Evidence(value=age or 0, threshold=self._staleness_s, unit="s")
         return Decision(
             key=key,
             state="open",
             action="block",
             mode="enforce",
             rule=UNAVAILABLE,
-            message=f"control unavailable, {message}; {self._subscriber_error() or 'see Guard.state'}",
-            evidence=evidence,
+            message=f"control unavailable, {self._feed.trouble}",
+            evidence=Evidence(value=self.age_s or 0, threshold=self._feed.staleness_s, unit="s"),
             issued_at_ns=self._now_ns(),
         )
-
-    def _subscriber_error(self) -> str:
-        return str(getattr(self._subscriber, "last_error", ""))
 
     def _failed(self) -> Verdict:
         counters = self._counters
@@ -238,44 +228,26 @@ class Guard:
         counters.add("errors")
         return ALLOWED
 
-    def _available(self) -> bool:
-        """Whether decisions are known and can be expected to arrive."""
-        return not self._closed and self._ready.is_set() and not self._stale()
-
-    def _stale(self) -> bool:
-        return not self._subscriber.silent and self._monotonic() - self._last_sign_s > self._staleness_s
-
     def _begin(self) -> bool:
         """Start with the first check of a process; False where there is nothing to ask."""
         if self.disabled:
             return False
-        if not self._closed:
-            self.start()
+        if not self._feed.closed:
+            self._feed.start()
         return True
 
     def start(self) -> None:
         """Start to follow decisions now rather than with the first check. Returns at once; see `wait_ready`."""
-        if self.disabled:
-            return
-        with self._lock:
-            if not self._running:
-                self._subscriber.start(_Sink(self))
-                self._running, self._closed = True, False
+        if not self.disabled:
+            self._feed.start()
 
     def wait_ready(self, timeout_s: float = 10.0) -> bool:
         """Wait until all present decisions are known, at most `timeout_s` seconds; whether they are."""
-        if self.disabled:
-            return True
-        if not self._closed:
-            self.start()
-        return self._ready.wait(timeout_s)
+        return not self._begin() or self._feed.wait_ready(timeout_s)
 
     def close(self) -> None:
         """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
-        with self._lock:
-            self._closed, self._running = True, False
-            self._ready.clear()
-            self._subscriber.close()
+        self._feed.close()
 
     def __enter__(self) -> Guard:
         self.start()
@@ -329,19 +301,12 @@ class Guard:
     @property
     def state(self) -> GuardState:
         """`disabled`, `new` (no check yet), `connecting`, `ready`, `stale` or `closed`."""
-        if self.disabled:
-            return "disabled"
-        if self._closed:
-            return "closed"
-        if not self._ready.is_set():
-            return "connecting" if self._running else "new"
-        return "ready" if self._available() else "stale"
+        return "disabled" if self.disabled else self._feed.state
 
     @property
     def age_s(self) -> float | None:
         """Seconds since the last sign of life of the subscriber's source; None before the first."""
-        age = self._monotonic() - self._last_sign_s
-        return None if age == float("inf") else age
+        return self._feed.age_s
 
     @property
     def counters(self) -> Counts:
@@ -353,64 +318,9 @@ class Guard:
         return self._table.decisions()
 
     def _after_fork(self) -> None:
-        """What is known is kept; threads, sockets, locks and counters are the parent's."""
-        closed = self._closed
-        self._new_process()
-        self._closed = closed
-        self._table.after_fork()
+        self._new_counters()
         self._judge.after_fork()
-        self._subscriber.after_fork()
-
-
-class _Sink:
-    """Where the subscriber of a Guard writes to."""
-
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
-        self._table = guard._table
-
-    def replace(self, decisions: Iterable[Decision]) -> None:
-        self._table.replace(decisions)
-        self.alive()
-        self._guard._ready.set()
-
-    def apply(self, decision: Decision) -> None:
-        self._table.apply(decision)
-        self.alive()
-
-    def forget(self, key: str) -> None:
-        self._table.forget(key)
-        self.alive()
-
-    def alive(self) -> None:
-        self._guard._last_sign_s = self._guard._monotonic()
-
-
-class _Shown:
-    """What a call shows of itself: its new input and the action that this answers. Computed when first asked for."""
-
-    __slots__ = ("_found", "_messages", "_prompt")
-
-    def __init__(self, messages: Any, prompt: Any) -> None:
-        self._messages, self._prompt = messages, prompt
-        self._found: tuple[Fingerprint | None, Fingerprint | None] | None = None
-
-    def __call__(self) -> tuple[Fingerprint | None, Fingerprint | None]:
-        if self._found is None:
-            try:
-                self._found = self._read()
-            except Exception:
-                self._found = None, None
-        return self._found
-
-    def _read(self) -> tuple[Fingerprint | None, Fingerprint | None]:
-        from spanfuse.messages import new_input, read_messages
-
-        # Not from an iterator: reading it would take the messages away from the call.
-        if isinstance(self._messages, Sequence) and not isinstance(self._messages, (str, bytes)):
-            read = read_messages(self._messages)
-            return read.input, read.answers
-        return new_input(prompt=self._messages if isinstance(self._messages, str) else self._prompt), None
+        self._feed.after_fork()
 
 
 def _mode(mode: Mode | None) -> Mode | None:

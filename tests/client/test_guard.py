@@ -370,7 +370,7 @@ def test_a_check_starts_the_guard_and_closing_keeps_what_is_known() -> None:
 def test_a_guard_is_a_context_manager_that_can_be_waited_for() -> None:
     with Guard(MemorySubscriber(ready=False)) as guard:
         assert not guard.wait_ready(0.01)
-        guard._subscriber.catch_up()  # type: ignore[attr-defined]
+        guard._feed.subscriber.catch_up()  # type: ignore[attr-defined]
         assert guard.wait_ready(0)
     assert guard.state == "closed"
 

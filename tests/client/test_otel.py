@@ -83,10 +83,10 @@ def test_the_current_trace_names_the_session_of_a_check_that_has_none(tracer: tr
     with tracer.start_as_current_span("work") as span:
         trace_id = f"{span.get_span_context().trace_id:032x}"
         guard.start()
-        guard._subscriber.publish(block(f"session:trace:{trace_id}"))  # type: ignore[attr-defined]
+        guard._feed.subscriber.publish(block(f"session:trace:{trace_id}"))  # type: ignore[attr-defined]
         assert is_blocked(guard)
         assert is_blocked(guard, session="named") is None
-        guard._subscriber.publish(block(f"trace:{trace_id}"))  # type: ignore[attr-defined]
+        guard._feed.subscriber.publish(block(f"trace:{trace_id}"))  # type: ignore[attr-defined]
         assert is_blocked(guard, session="named")
     assert is_blocked(guard) is None
 

@@ -87,7 +87,7 @@ def test_what_is_no_decision_is_counted_and_hides_nothing(server: SseServer) -> 
 def test_a_server_that_is_away_at_the_start_is_found_when_it_comes(caplog: pytest.LogCaptureFixture) -> None:
     port = free_port()
     with Guard(f"http://127.0.0.1:{port}", mode="enforce") as guard:
-        subscriber = guard._subscriber
+        subscriber = guard._feed.subscriber
         assert isinstance(subscriber, SseSubscriber)
         assert is_blocked(guard, session="s") is None
         wait_until(lambda: subscriber.reconnects >= 3)
@@ -104,7 +104,7 @@ def test_known_blocks_outlive_the_server_and_a_reset_missed_meanwhile_is_seen_af
     server.publish(block("session:kept"))
     with Guard(server.url, mode="enforce") as guard:
         assert guard.wait_ready(10)
-        subscriber = guard._subscriber
+        subscriber = guard._feed.subscriber
         server.stop()
         wait_until(lambda: subscriber.state == "connecting")
         assert is_blocked(guard, session="old")
@@ -131,8 +131,8 @@ def test_silence_counts_as_a_lost_connection(server: SseServer) -> None:
 def test_keep_alives_are_signs_of_life(server: SseServer) -> None:
     with Guard(SseSubscriber(server.url, read_timeout_s=2)) as guard:
         assert guard.wait_ready(10)
-        before = guard._last_sign_s
-        wait_until(lambda: guard._last_sign_s > before + 0.3)
+        before = guard._feed._last_sign_s
+        wait_until(lambda: guard._feed._last_sign_s > before + 0.3)
         assert server.connections == 1
 
 

@@ -160,7 +160,7 @@ def test_a_killed_host_leaves_its_blocks_in_force_and_still_has_them_when_it_is_
     run_away(fuse, provider, guard, "kept")
     run_away(fuse, provider, guard, "reset-meanwhile")
     fuse.kill()
-    subscriber = guard._subscriber
+    subscriber = guard._feed.subscriber
     wait_until(lambda: subscriber.state == "connecting")
     assert is_blocked(guard, session="kept")
     assert is_blocked(guard, session="unknown") is None

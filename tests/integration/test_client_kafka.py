@@ -123,8 +123,8 @@ def test_a_missing_topic_is_waited_for_and_not_made(kafka: KafkaService) -> None
 def test_a_quiet_topic_gives_signs_of_life(kafka: KafkaService, control: str) -> None:
     with Guard(KafkaSubscriber(kafka.brokers, topic=control), staleness_s=5) as guard:
         assert guard.wait_ready(20)
-        begin = guard._last_sign_s
-        wait_until(lambda: guard._last_sign_s > begin + 2)
+        begin = guard._feed._last_sign_s
+        wait_until(lambda: guard._feed._last_sign_s > begin + 2)
         assert guard.state == "ready"
 
 
