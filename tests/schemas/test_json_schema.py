@@ -26,7 +26,9 @@ def test_every_field_is_described() -> None:
 
 def test_only_what_has_no_default_is_required() -> None:
     """Writers leave defaults out, so a schema that asked for them would refuse what the topics carry."""
-    required = {model.__name__: [n for n, f in model.model_fields.items() if f.is_required()] for model in (Call, Decision)}
+    required = {
+        model.__name__: [n for n, f in model.model_fields.items() if f.is_required()] for model in (Call, Decision)
+    }
     assert json.loads(documents()["call.schema.json"])["required"] == required["Call"]
     assert json.loads(documents()["decision.schema.json"])["required"] == required["Decision"]
 
