@@ -16,6 +16,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
 
 from spanfuse_processor.config import KafkaSettings
 from spanfuse_processor.core.pipeline import Pipeline
@@ -65,7 +66,11 @@ async def fresh_topics(brokers: str) -> None:
 async def _gone(admin: AIOKafkaAdminClient, names: set[str]) -> bool:
     if names & set(await admin.list_topics()):
         return False
-    return not any(o.offset >= 0 for o in (await admin.list_consumer_group_offsets(APP_ID)).values())
+    try:
+        committed = await admin.list_consumer_group_offsets(APP_ID)
+    except KafkaError:  # a fresh broker makes its offsets topic when first asked
+        return False
+    return not any(o.offset >= 0 for o in committed.values())
 
 
 class WorkerProcess:
@@ -218,6 +223,8 @@ async def caught_up(brokers: str, *topics: str, **options: Any) -> bool:
         ends = await consumer.end_offsets(tps)
         committed = await admin.list_consumer_group_offsets(APP_ID, partitions=tps)
         return all(ends[tp] == 0 or (tp in committed and committed[tp].offset >= ends[tp]) for tp in tps)
+    except KafkaError:
+        return False
     finally:
         await asyncio.gather(admin.close(), consumer.stop())
 

@@ -73,6 +73,23 @@ async def create_topics(settings: KafkaSettings) -> list[TopicReport]:
         await admin.close()
 
 
+async def partitions_of(settings: KafkaSettings) -> dict[str, int]:
+    """Number of partitions of each of the topics that exists.
+
+    Raises:
+        UnavailableError: if Kafka does not answer or refuses.
+    """
+    admin = AIOKafkaAdminClient(**client_options(settings), request_timeout_ms=20_000)
+    await start_client(admin, settings)
+    try:
+        names = {topic.name for topic in (*TOPICS, *CHANGELOGS)} & set(await admin.list_topics())
+        return {t["topic"]: len(t["partitions"]) for t in await admin.describe_topics(sorted(names))} if names else {}
+    except KafkaError as error:
+        raise UnavailableError(f"Kafka refused to describe the topics: {error}") from error
+    finally:
+        await admin.close()
+
+
 async def _create(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> list[TopicReport]:
     wanted = {topic.name: topic for topic in (*TOPICS, *CHANGELOGS)}
     existing = set(await admin.list_topics())

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import faust
 from faust.auth import SASLCredentials, SSLCredentials
+from faust.types import AgentT
 from yarl import URL
 
 from spanfuse_processor.hosts.kafka import password_of, ssl_context
@@ -16,13 +19,25 @@ if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
 
 
-def new_app(settings: KafkaSettings, partitions: int) -> faust.App:
+class StreamApp(faust.App):
+    """An app that tells of a failing agent; Faust would restart it, and go on behind the message."""
+
+    tell: Callable[[BaseException], None]
+
+    async def _on_agent_error(self, agent: AgentT[Any], exc: BaseException) -> None:
+        if not isinstance(exc, asyncio.CancelledError):
+            self.tell(exc)
+        await super()._on_agent_error(agent, exc)
+
+
+def new_app(settings: KafkaSettings, partitions: int, tell: Callable[[BaseException], None]) -> faust.App:
     """The app of one worker.
 
     Args:
         partitions: number of partitions of `spanfuse.calls`, and so of the changelogs.
+        tell: told of what makes an agent fail.
     """
-    return faust.App(
+    app = StreamApp(
         APP_ID,
         broker=[URL(f"kafka://{broker.strip()}") for broker in settings.brokers.split(",")],
         broker_credentials=credentials(settings),
@@ -46,6 +61,8 @@ def new_app(settings: KafkaSettings, partitions: int) -> faust.App:
         web_enabled=False,
         autodiscover=False,
     )
+    app.tell = tell
+    return app
 
 
 def credentials(settings: KafkaSettings) -> Any:

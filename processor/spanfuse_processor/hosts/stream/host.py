@@ -21,7 +21,7 @@ from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions
 from spanfuse_processor.hosts.stream.table import SessionTable
 from spanfuse_processor.hosts.stream.writeback import INTERVAL_S, WriteBack
-from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
+from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG, partitions_of
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Policy
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS, TOPICS
@@ -73,29 +73,13 @@ class StreamHost:
             ConfigError: if topics are missing or have other partitions than configured.
         """
         await self.outbox.start()
-        await self._check_topics()
-        self._build(self.settings.partitions, await self._partitions_of(CHARGES))
+        partitions = await partitions_of(self.settings)
+        _check(partitions, self.settings.partitions)
+        self._build(self.settings.partitions, partitions[CHARGES])
         self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back)]
 
-    async def _check_topics(self) -> None:
-        problems = []
-        for topic in (*(t.name for t in TOPICS), SESSIONS_CHANGELOG):
-            present = await self._partitions_of(topic)
-            if not present:
-                problems.append(f"topic {topic} does not exist: run `spanfuse topics create`")
-            elif topic in (CALLS, SESSIONS_CHANGELOG) and present != self.settings.partitions:
-                problems.append(f"receivers.kafka.partitions: {self.settings.partitions}, but {topic} has {present}")
-        if problems:
-            raise ConfigError(problems)
-
-    async def _partitions_of(self, topic: str) -> int:
-        try:
-            return len(await asyncio.wait_for(self.outbox.bulk.partitions_for(topic), 10))
-        except Exception:
-            return 0
-
     def _build(self, partitions: int, charges: int) -> None:
-        app = self.app = new_app(self.settings, partitions)
+        app = self.app = new_app(self.settings, partitions, self._fail_with)
         self.offsets = Offsets(self._commit)
         self.table = SessionTable.create(app, self.settings, partitions)
         self._sessions = Sessions(self.table, self.counters)
@@ -116,7 +100,10 @@ class StreamHost:
     def _agent(self, topic: str, handle: Callable[[Any], Awaitable[None]]) -> None:
         """An agent that hands every message to `handle`, one after the other. Faust neither decodes nor acknowledges:
         see `offsets`."""
-        channel = self.app.topic(topic, key_type=bytes, value_type=bytes, acks=False, allow_empty=True)
+        channel = self.app.topic(
+            topic, key_type=bytes, value_type=bytes, key_serializer="raw", value_serializer="raw", acks=False,
+            allow_empty=True,
+        )  # fmt: skip
 
         async def run(stream: Any) -> None:
             async for event in stream.noack().events():
@@ -194,11 +181,14 @@ class StreamHost:
             await work()
         except asyncio.CancelledError:
             raise
-        except SpanfuseError as error:
-            self.fail(error)
         except Exception as error:
-            log.exception("the worker has to end")
-            self.fail(SpanfuseError(f"{type(error).__name__}: {error}"))
+            self._fail_with(error)
+
+    def _fail_with(self, error: BaseException) -> None:
+        if not isinstance(error, SpanfuseError):
+            log.error("the worker has to end", exc_info=error)
+            error = SpanfuseError(f"{type(error).__name__}: {error}")
+        self.fail(error)
 
     async def stop(self) -> None:
         """Store, commit, leave the group, disconnect; within 10 s."""
@@ -209,6 +199,17 @@ class StreamHost:
         if self._tasks:
             await _within(self.app.stop())
         await self.outbox.stop(1.0)
+
+
+def _check(present: dict[str, int], partitions: int) -> None:
+    problems = []
+    for topic in (*(t.name for t in TOPICS), SESSIONS_CHANGELOG):
+        if topic not in present:
+            problems.append(f"topic {topic} does not exist: run `spanfuse topics create`")
+        elif topic in (CALLS, SESSIONS_CHANGELOG) and present[topic] != partitions:
+            problems.append(f"receivers.kafka.partitions: {partitions}, but {topic} has {present[topic]}")
+    if problems:
+        raise ConfigError(problems)
 
 
 async def _within(work: Awaitable[None]) -> None:
