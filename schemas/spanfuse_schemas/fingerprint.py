@@ -173,7 +173,7 @@ def input_print(messages: Iterable[Message]) -> Fingerprint | None:
     if not found:
         return None
     if len(found) > 1:
-        found.sort(key=lambda m: m.print.canon if m.role == "tool" else "")
+        found.sort(key=lambda m: (m.print.canon, m.print.exact) if m.role == "tool" else ("", ""))
     exact, canon = _combine([("tool" if m.role == "tool" else "text", m.print.exact, m.print.canon) for m in found])
     near = found[0].print.near if len(found) == 1 else ""
     return Fingerprint(exact=exact, canon=canon, near=near, size=sum(m.print.size for m in found))
@@ -183,7 +183,7 @@ def action_print(actions: Iterable[Action]) -> Fingerprint | None:
     """Fingerprint of the actions of one turn together, in any order; `None` where there are none."""
     from spanfuse_schemas.call import Fingerprint
 
-    found = sorted(actions, key=lambda a: (a.tool, a.print.canon))
+    found = sorted(actions, key=lambda a: (a.tool, a.print.canon, a.print.exact))
     if not found:
         return None
     exact, canon = _combine([(a.tool or "text", a.print.exact, a.print.canon) for a in found])
