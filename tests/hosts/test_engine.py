@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -169,6 +171,35 @@ def test_a_large_request_is_applied_in_parts_and_counts_once(host: Host) -> None
     assert (host.counts()["requests"], host.counts()["spans"], host.counts()["calls"]) == (1, len(spans), len(spans))
     host.send(request(*spans))
     assert (host.counts()["calls"], host.counts()["duplicates"]) == (len(spans), len(spans))
+
+
+def test_a_sender_that_gives_up_on_a_large_request_leaves_no_reader_behind(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, read = threading.Event(), host.engine._read
+    readers = 0
+
+    def slow(*request: Any) -> Any:
+        nonlocal readers
+        readers += 1
+        assert readers == 1
+        reading.set()
+        time.sleep(0.1)
+        readers -= 1
+        return read(*request)
+
+    monkeypatch.setattr(host.engine, "_read", slow)
+    data = json.dumps(request(chat_span(1, [("user", "x" * 300_000)]))).encode()
+
+    async def give_up_and_come_again() -> None:
+        first = asyncio.create_task(host.engine.ingest(data, "json", START_NS))
+        await asyncio.to_thread(reading.wait, 10)
+        first.cancel()
+        await host.engine.ingest(data, "json", START_NS)
+        assert first.cancelled()
+
+    asyncio.run(give_up_and_come_again())
+    assert host.counts()["calls"] == 1
 
 
 def test_a_request_without_calls_is_taken(host: Host) -> None:

@@ -10,8 +10,9 @@ import asyncio
 import logging
 import time
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.core import breaker
@@ -30,6 +31,8 @@ from spanfuse_processor.telemetry import Counters
 from spanfuse_schemas import Call, CallBatch, Decision
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 SOURCE: Final = "otlp"
 """Where the batches of this host come from."""
@@ -109,7 +112,7 @@ class Engine:
 
     async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
         if len(data) > LARGE_BYTES:
-            read = await asyncio.to_thread(self._read, data, encoding, received_ns)
+            read = await _to_its_end(asyncio.to_thread(self._read, data, encoding, received_ns))
         else:
             read = self._read(data, encoding, received_ns)
         calls = read.batch.calls
@@ -208,6 +211,16 @@ class Engine:
         """What is known of a session; none if nothing is."""
         state = self.sessions.known(session)
         return _described(state) if state is not None else None
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Wait for work on a thread even if the sender has given up meanwhile: the next request must not be read beside it."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _counts(outcome: Outcome) -> dict[str, int]:
