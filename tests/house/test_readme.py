@@ -1,0 +1,81 @@
+"""README.md says what is so: its commands, its rules with their defaults, its configuration, its links."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import spanfuse
+from spanfuse_processor.config import load_config
+from spanfuse_schemas.policy import RULE_NAMES, Rules
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ROWS = {name: default for name, _, default in re.findall(r"^\| `([\w.]+)` \| (.+) \| (.+) \|$", README, re.MULTILINE)}
+
+
+def _numbers(text: str) -> set[float]:
+    return {float(number) for number in re.findall(r"\d+", text)}
+
+
+def _block(language: str, holding: str) -> str:
+    blocks: list[str] = re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+    return next(block for block in blocks if holding in block)
+
+
+def test_the_first_lines_are_the_two_commands() -> None:
+    assert [line.split("#")[0].strip() for line in README.splitlines()[1:3]] == ["make demo", "make test"]
+
+
+def test_every_target_that_is_named_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    assert set(re.findall(r"^make (\w+)", README, re.MULTILINE)) <= targets
+
+
+def test_help_lists_every_target_that_is_described() -> None:
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=30, check=True).stdout
+    for target in ("demo", "up", "test", "check", "bench", "clean", "help"):
+        assert re.search(rf"^{target} +\S", shown, re.MULTILINE), target
+
+
+def test_the_table_of_rules_is_that_of_the_policy() -> None:
+    assert list(ROWS) == list(RULE_NAMES)
+
+
+def test_the_defaults_in_the_table_are_those_of_the_policy() -> None:
+    rules = Rules()
+    assert _numbers(ROWS["repeat.no_progress"]) == {rules.repeat_no_progress.count}
+    assert _numbers(ROWS["repeat.error"]) == {rules.repeat_error.count}
+    assert _numbers(ROWS["repeat.prompt"]) == {rules.repeat_prompt.count}
+    assert _numbers(ROWS["repeat.action"]) == {rules.repeat_action.nudge_at, rules.repeat_action.count}
+    assert _numbers(ROWS["near"]) == {rules.near.max_distance}
+    assert _numbers(ROWS["cycle"]) == {rules.cycle.rounds, rules.cycle.action_rounds}
+    velocity = rules.velocity
+    assert _numbers(ROWS["velocity"]) == {velocity.factor, velocity.floor_per_min, velocity.ceiling_per_min}
+    assert _numbers(ROWS["errors"]) == {rules.errors.count, rules.errors.window_s}
+    assert _numbers(ROWS["breaker"]) == {rules.breaker.cooldown_s, rules.breaker.max_cooldown_s}
+    assert rules.budget_session.limit_usd is None
+    assert rules.limits.model_fields_set == set()
+    warned = {name for name, row in ROWS.items() if row.startswith("warn")}
+    assert warned == {"velocity"}
+    assert rules.velocity.mode == "warn"
+
+
+def test_the_configuration_shown_is_valid(tmp_path: Path) -> None:
+    file = tmp_path / "spanfuse.yaml"
+    file.write_text(_block("yaml", "budgets:"), encoding="utf-8")
+    config = load_config(file, {})
+    assert config.service.mode == "enforce"
+    assert config.policy().rules.budget_session.limit_usd == 2.5
+
+
+def test_what_the_python_example_imports_is_there() -> None:
+    for names in re.findall(r"^from spanfuse import (.+)$", _block("python", "guard.check"), re.MULTILINE):
+        assert {name.strip() for name in names.split(",")} <= set(spanfuse.__all__)
+
+
+def test_every_link_leads_to_something_in_the_repository() -> None:
+    for name in ("README.md", "CONTRIBUTING.md"):
+        for link in re.findall(r"\]\((?!http)([^)#]+)\)", (ROOT / name).read_text(encoding="utf-8")):
+            assert (ROOT / link).exists(), f"{name}: {link}"
