@@ -1,0 +1,177 @@
+"""One stream of spans, four hosts, one outcome: the core alone, replay, embedded and stream agree call for call."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from spanfuse_processor.config import Config
+from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.replay import replay_files
+from spanfuse_processor.otlp.decode import decode
+from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_schemas import CallBatch, Decision, Detection
+from tests.client.waiting import wait_until
+from tests.services.kafka_service import KafkaService
+from tests.support.hosts import embedded
+from tests.support.loops import in_loop
+from tests.support.recorded import START_NS, attribute, chat_span, hash_of, request
+from tests.support.stream import OTLP_SPANS, Totals, WorkerProcess, expected, fresh_topics, send, settled, totals, until
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+
+SETTINGS: dict[str, Any] = {
+    "service": {"mode": "enforce"},
+    "budgets": {"session": {"limit_usd": 0.002}},
+    "policies": [
+        {
+            "agent": "recorded",
+            "rules": {"limits": {"max_steps": 15}, "breaker": {"cooldown_s": 20}, "errors": {"count": 3}},
+        }
+    ],
+}
+
+
+def tool_span(number: int, session: str, tool: str, arguments: str, result: str) -> dict[str, Any]:
+    """A tool execution."""
+    start = START_NS + number * 10**9 + 5 * 10**8
+    return {
+        "traceId": f"{hash_of(session):032x}",
+        "spanId": f"{hash_of(session, 500_000 + number):016x}",
+        "name": f"execute_tool {tool}",
+        "startTimeUnixNano": str(start),
+        "endTimeUnixNano": str(start + 10**7),
+        "attributes": [
+            attribute("gen_ai.operation.name", "execute_tool"),
+            attribute("gen_ai.tool.name", tool),
+            attribute("gen_ai.tool.call.arguments", arguments),
+            attribute("gen_ai.tool.call.result", result),
+            attribute("session.id", session),
+        ],
+    }
+
+
+def traffic() -> list[bytes]:
+    """Export requests of sessions that work, repeat, cycle, fail, spend and poll, mixed; some requests come twice."""
+    rnd, requests, turns = random.Random(11), [], dict[str, int]()
+    for number in range(260):
+        kind = rnd.choice(["work", "repeat", "cycle", "fail", "poll"])
+        session = f"{kind}-{rnd.randrange(3)}"
+        turn = turns[session] = turns.get(session, 0) + 1
+        text = {"repeat": "Are we there yet?", "cycle": f"Look at side {turn % 2}."}.get(
+            kind, f"Ask {number} of {session}"
+        )
+        span = chat_span(number, [("user", text)], session=session, tokens=(rnd.randrange(2000), 50))
+        if kind == "fail":
+            span["status"] = {"code": 2, "message": "overloaded"}
+            span["attributes"].append(attribute("error.type", "503"))
+        spans = [span]
+        if kind == "poll":
+            spans.append(tool_span(number, session, "poll", '{"job": 7}', "pending" if turn % 9 else f"{turn} %"))
+        requests.append(json.dumps(request(*spans)).encode())
+    return requests + requests[-40:] + requests[:10]
+
+
+@pytest.fixture(scope="module")
+def spans() -> list[bytes]:
+    return traffic()
+
+
+@pytest.fixture(scope="module")
+def core(spans: list[bytes]) -> Totals:
+    """What the core makes of them, alone."""
+    config = Config.model_validate(SETTINGS)
+    normaliser = Normaliser(prices_of(config.pricing))
+    batches: list[CallBatch] = [normaliser.batch(decode(data, "json"), START_NS + 10**15) for data in spans]
+    found = expected(batches, config.policy())
+    assert {json.loads(d)["rule"] for d in found.detections.values()} >= {
+        "repeat.prompt", "cycle", "errors", "budget.session", "limits.max_steps", "repeat.no_progress"
+    }  # fmt: skip
+    return found
+
+
+def by_session(detections: list[Detection]) -> dict[str, list[tuple[Any, ...]]]:
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for d in sorted(detections, key=lambda d: (d.at_ns, d.id)):
+        found.setdefault(d.session, []).append((d.rule, d.action, d.mode, d.call, d.conditional, d.message))
+    return found
+
+
+def test_replay_agrees_with_the_core(spans: list[bytes], core: Totals, tmp_path: Path) -> None:
+    path = tmp_path / "spans.jsonl"
+    path.write_bytes(b"\n".join(spans))
+    config = Config.model_validate(SETTINGS)
+    report = replay_files(config.policy(), [path], prices=prices_of(config.pricing)).to_dict()
+    wanted = by_session([Detection.from_json(d) for d in core.detections.values()])
+    found = {
+        s["session"]: [
+            (d["rule"], d["action"], d["mode"], d["call"], d["conditional"], d["message"]) for d in s["detections"]
+        ]
+        for s in report["sessions"]
+    }
+    assert {s: sorted(d) for s, d in found.items() if d} == {s: sorted(d) for s, d in wanted.items()}
+    assert {s["session"]: (s["calls"], s["cost_nano_usd"]) for s in report["sessions"]} == {
+        session: (calls, cost) for session, (calls, cost, _) in core.sessions.items()
+    }
+
+
+def test_the_embedded_host_agrees_with_the_core(spans: list[bytes], core: Totals, tmp_path: Path) -> None:
+    told: dict[tuple[str, int], str] = {}
+    with embedded(tmp_path, SETTINGS) as host, httpx.Client(base_url=host.api, timeout=20) as api:
+        ready, done = threading.Event(), threading.Event()
+
+        def listen() -> None:
+            with httpx.stream("GET", f"{host.api}/v1/decisions/stream", timeout=30) as events:
+                for line in events.iter_lines():
+                    if line.startswith("event: ready"):
+                        ready.set()
+                    if line.startswith("data: {") and '"key"' in line:
+                        decision: Decision = Decision.from_json(line[6:])
+                        told[decision.key, decision.epoch] = decision.to_json().decode()
+                    if done.is_set():
+                        return
+
+        listener = threading.Thread(target=listen, daemon=True)
+        listener.start()
+        assert ready.wait(20)
+        with httpx.Client(timeout=20) as exporter:
+            for data in spans:
+                sent = exporter.post(
+                    f"{host.otlp}/v1/traces", content=data, headers={"Content-Type": "application/json"}
+                )
+                assert sent.status_code == 200, sent.text
+        wait_until(lambda: len(told) >= len(core.decisions), 20, "all decisions are told")
+        done.set()
+        found = api.get("/v1/detections", params={"limit": 10_000}).json()["detections"]
+        assert {d["id"]: Detection.model_validate(d).to_json().decode() for d in found} == core.detections
+        assert told == core.decisions
+        for session, (calls, cost, _) in core.sessions.items():
+            state = api.get(f"/v1/sessions/{session}").json()
+            assert (state["calls"], state["cost_nano_usd"]) == (calls, cost), state
+
+
+@in_loop
+async def test_the_stream_host_agrees_with_the_core(
+    spans: list[bytes], core: Totals, kafka: KafkaService, tmp_path: Path
+) -> None:
+    await fresh_topics(kafka.brokers)
+    worker = WorkerProcess(tmp_path, kafka.brokers, dict(SETTINGS))
+    worker.start()
+    try:
+        await until(lambda: worker.ready, "the worker is up")
+        await send(kafka.brokers, OTLP_SPANS, ((0, data) for data in spans))
+        await settled(kafka.brokers)
+        assert worker.stop() == 0
+        found = await totals(kafka.brokers)
+        assert found.detections == core.detections
+        assert found.decisions == core.decisions
+        assert found.sessions == core.sessions
+        assert found.charges == core.charges
+    finally:
+        worker.kill()
