@@ -14,7 +14,7 @@ from spanfuse_processor.telemetry import Counters
 
 log = logging.getLogger(__name__)
 
-MAX_LIVE: Final = 5_000
+MAX_LIVE: Final = 2_000
 """Sessions in memory, some 20 KB each; those silent longest are read from the store when they come up again."""
 
 
