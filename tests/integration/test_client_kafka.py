@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import socket
 import threading
@@ -154,7 +155,9 @@ def test_a_broker_that_is_killed_leaves_known_blocks_and_is_followed_again(morta
 
 
 @pytest.mark.usefixtures("impatient")
-def test_a_broker_that_is_away_at_the_start_is_found_when_it_comes(mortal: KafkaService, control: str) -> None:
+def test_a_broker_that_is_away_at_the_start_is_found_when_it_comes(
+    mortal: KafkaService, control: str, caplog: pytest.LogCaptureFixture
+) -> None:
     send(mortal.brokers, control, block("session:s"))
     mortal.kill()
     subscriber = KafkaSubscriber(mortal.brokers, topic=control)
@@ -163,6 +166,9 @@ def test_a_broker_that_is_away_at_the_start_is_found_when_it_comes(mortal: Kafka
             assert is_blocked(guard, session="s") is None, "the check does not wait for the broker"
             wait_until(lambda: subscriber.reconnects >= 2, 30)
             assert guard.state == "connecting"
+            assert [r.name for r in caplog.records if r.levelno >= logging.WARNING] == ["spanfuse"], (
+                "one line an outage"
+            )
         finally:
             mortal.start()
         assert guard.wait_ready(40)
@@ -283,4 +289,4 @@ def test_a_wrong_password_is_said_without_the_password(
         assert guard.state == "connecting"
     said = caplog.text + subscriber.last_error + repr(subscriber.connection)
     assert "battery-staple" not in said
-    assert "uthentication" in said
+    assert "uthentication failed" in subscriber.last_error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 import threading
@@ -25,6 +26,32 @@ ANSWER_S: Final = 5.0
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+
+_THREAD: Final = "spanfuse-kafka"
+_AIOKAFKA_LOGS: Final = (
+    "",
+    ".cluster",
+    ".conn",
+    ".consumer.consumer",
+    ".consumer.fetcher",
+    ".consumer.group_coordinator",
+)
+
+
+_said = threading.local()
+
+
+def _not_ours(record: logging.LogRecord) -> bool:
+    """Keep back what aiokafka says in our threads, a line for each attempt; the last is the reason of our own line."""
+    if not (record.threadName or "").startswith(_THREAD):
+        return True
+    if record.levelno >= logging.WARNING:
+        _said.last = record.getMessage()
+    return False
+
+
+for _name in _AIOKAFKA_LOGS:
+    logging.getLogger(f"aiokafka{_name}").addFilter(_not_ours)
 
 
 @dataclass(frozen=True)
@@ -138,10 +165,14 @@ class KafkaSubscriber(ThreadSubscriber):
         super().__init__(f"kafka {self.connection.brokers}")
 
     def _follow(self, sink: Sink, stop: threading.Event) -> None:
+        _said.last = ""
         try:
             asyncio.run(self._consume(sink, stop))
-        except asyncio.CancelledError as error:  # No Exception, so that it would end the thread for good.
-            raise ConnectionError("the consumer was cancelled") from error
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # Cancelled is no Exception: it would end the thread for good.
+            raise ConnectionError(f"{error!r}; {_said.last}" if _said.last else repr(error)) from error
 
     def _interrupt(self) -> None:
         running = self._running
