@@ -61,7 +61,7 @@ def _sha256() -> float:
 def _steps(stream: list[Call]) -> float:
     times = []
     for _ in range(3):
-        pipeline, states = Pipeline(_POLICY), {}
+        pipeline, states = Pipeline(_POLICY), dict[str, SessionState]()
         start = time.perf_counter()
         for call in stream:
             state = states.get(call.session)

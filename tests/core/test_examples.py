@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 import uuid
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
+from spanfuse_schemas import Tokens
 from tests.support.agents import failure, llm, play, policy, prompt, tool, tool_loop
 
 
@@ -182,8 +184,6 @@ def test_caps_on_tools_tokens_and_duration_hold() -> None:
     steps = [("read", {"path": f"f{i}"}, f"text {i}") for i in range(10)]
     run = play(tool_loop(steps), policy(limits={"max_tool_calls": {"read": 4}}))
     assert (run.blocked_at, run.rule) == (4, "limits.max_tool_calls")
-    from spanfuse_schemas import Tokens
-
     calls = (prompt(f"q{i} thing{i}", at=i, tokens=Tokens(input=90, output=10)) for i in range(10))
     assert play(calls, policy(limits={"max_tokens": 500})).blocked_at == 5
     calls = (prompt(f"q{i} thing{i}", at=i, lasts=0) for i in range(10))
@@ -218,7 +218,8 @@ def _restating(action: str, step: int, growth: str) -> dict[str, str]:
 
 @pytest.mark.parametrize(("actions", "stops"), [("abcdefgh", None), ("abcbdbef", 6), ("aaaaaaaa", 3)])
 def test_an_agent_whose_framework_restates_the_task_is_judged_by_its_actions(actions: str, stops: int | None) -> None:
-    history, calls, growth = [_restating("none", 0, "")], [], ""
+    history: list[dict[str, Any]] = [_restating("none", 0, "")]
+    calls, growth = [], ""
     for i, name in enumerate(actions):
         asked = {
             "role": "assistant",

@@ -69,7 +69,7 @@ def test_after_the_cooldown_one_probe_passes_and_its_outcome_decides(deployment:
         *[fail] * 2, wait, *[fail] * 3, wait, fail, wait,
         *[{"prompt": f"and now {i} of thing{i}"} for i in range(4)],
     ]  # fmt: skip
-    plan = {"session": f"probe-{deployment.name}", "agent": "flaky", "calls": calls, "keep_on": True}
+    plan: dict[str, Any] = {"session": f"probe-{deployment.name}", "agent": "flaky", "calls": calls, "keep_on": True}
     told = play(deployment, [plan])[plan["session"]]["told"]
     assert told[:5] == [""] * 5
     assert told[5:7] == ["errors"] * 2
@@ -94,7 +94,7 @@ def test_an_unknown_model_costs_the_fallback_price(deployment: Deployment) -> No
         {"prompt": f"q{i} thing{i}", "model": "nobody/knows-this-one", "input_tokens": 4000, "output_tokens": 1000}
         for i in range(4)
     ]
-    plan = {"session": f"fallback-{deployment.name}", "agent": "spender", "calls": calls}
+    plan: dict[str, Any] = {"session": f"fallback-{deployment.name}", "agent": "spender", "calls": calls}
     outcome = play(deployment, [plan])[plan["session"]]
     assert (outcome["allowed"], outcome["blocked_by"]) == (2, "budget.session"), "0.035 USD a call against 0.05"
 
