@@ -54,7 +54,7 @@ class HttpServer:
         Raises:
             SpanfuseError: the address cannot be bound.
         """
-        listener = self._bind()
+        listener = listen(self._name, *self._address)
         port: int = listener.getsockname()[1]
         self._task = asyncio.create_task(self._server.serve(sockets=[listener]), name=self._name)
         while not self._server.started:
@@ -75,19 +75,28 @@ class HttpServer:
             await asyncio.wait_for(self._task, grace_s + 2)
         self._task = None
 
-    def _bind(self) -> socket.socket:
-        host, port = self._address
-        try:
-            family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-            listener = socket.socket(family, socket.SOCK_STREAM)
-        except OSError as error:
-            raise SpanfuseError(f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}") from error
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((host, port))
-            listener.listen(1024)
-        except OSError as error:
-            listener.close()
-            raise SpanfuseError(f"{self._name} cannot listen on {host}:{port}: {error.strerror or error}") from error
-        listener.setblocking(False)
-        return listener
+
+def listen(name: str, host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Args:
+        name: what is served, for messages.
+
+    Raises:
+        SpanfuseError: the address cannot be bound.
+    """
+    refused = f"{name} cannot listen on {host}:{port}"
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+    except OSError as error:
+        raise SpanfuseError(f"{refused}: {error.strerror or error}") from error
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise SpanfuseError(f"{refused}: {error.strerror or error}") from error
+    listener.setblocking(False)
+    return listener

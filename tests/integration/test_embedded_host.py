@@ -23,7 +23,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 
 from spanfuse_processor.cli.api import Api
-from tests.support.hosts import SPANFUSE, Deployment, embedded, free_port
+from spanfuse_processor.errors import UnavailableError
+from tests.support.hosts import SPANFUSE, Deployment, embedded
 from tests.support.recorded import chat_span, repeater, request
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
@@ -259,22 +260,42 @@ def test_the_end_of_the_host_under_load_loses_nothing_that_was_acknowledged(
         assert counts(host)["calls"] == len(load.sent)
 
 
-def test_a_file_that_another_host_uses_is_one_line(tmp_path: Path) -> None:
+def start_in_vain(folder: Path, *, http: int = 0, grpc: int = 0, api: int = 0, storage: str = "own.db") -> str:
+    """What a host says that cannot start."""
+    otlp = {"http": {"endpoint": f"127.0.0.1:{http}"}, "grpc": {"endpoint": f"127.0.0.1:{grpc}"}}
+    path = folder / "second.yaml"
+    sections = {
+        "receivers": {"otlp": {"protocols": otlp}},
+        "extensions": {"api": {"endpoint": f"127.0.0.1:{api}"}, "storage": {"path": str(folder / storage)}},
+    }
+    path.write_text(json.dumps(sections))  # JSON is YAML
+    command = [*SPANFUSE, "up", "--config", str(path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout, len(ran.stderr.splitlines())) == (1, "", 1)
+    return ran.stderr
+
+
+def test_a_port_or_file_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
     with embedded(tmp_path, ENFORCE) as host:
-        second = tmp_path / "second.yaml"
-        ports = [free_port() for _ in range(3)]
-        listening = "otlp: {{protocols: {{http: {{endpoint: '127.0.0.1:{}'}}, grpc: {{endpoint: '127.0.0.1:{}'}}}}}}"
-        api = "api: {{endpoint: '127.0.0.1:{}'}}, storage: {{path: '{}'}}"
-        second.write_text(
-            f"receivers: {{{listening.format(*ports[:2])}}}\n"
-            f"extensions: {{{api.format(ports[2], tmp_path / 'spanfuse.db')}}}\n"
-        )
-        ran = subprocess.run(
-            [*SPANFUSE, "up", "--config", str(second)], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert (ran.returncode, len(ran.stderr.splitlines())) == (1, 1)
-        assert "another process uses it" in ran.stderr
+        ports = get(host, "/v1/status")["ports"]
+        for name, protocol in (("http", "otlp_http"), ("grpc", "otlp_grpc"), ("api", "api")):
+            said = start_in_vain(tmp_path, **{name: ports[protocol]})
+            assert said.endswith(f"cannot listen on 127.0.0.1:{ports[protocol]}: Address already in use\n")
+        assert "another process uses it" in start_in_vain(tmp_path, storage="spanfuse.db")
         assert host.process.poll() is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=lambda n: n.name)
+def test_clients_that_listen_do_not_keep_the_host_from_its_end(tmp_path: Path, number: signal.Signals) -> None:
+    with embedded(tmp_path, ENFORCE) as host:
+        sender = Sender(host)
+        assert sender.send(repeater(1)[0])[0] == 200  # and the connection stays open
+        started = time.monotonic()
+        with pytest.raises(UnavailableError, match="ended the stream"):
+            follow(host, lambda: host.process.send_signal(number), lambda name, data: False)
+        assert host.process.wait(10) == 0
+        assert time.monotonic() - started < 5
+        assert [line for line in host.lines if "spanfuse is up" not in line] == []
 
 
 def test_a_reset_reaches_every_stream_and_stays_after_a_restart(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spanfuse_processor.errors import DecodeError, SpanfuseError, UnavailableError
 from spanfuse_processor.otlp.export import EXPORT_TIMEOUT_S, MAX_REQUEST_BYTES, MAX_REQUESTS, Export
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
+from spanfuse_processor.serving import listen
 
 SERVICE: Final = "opentelemetry.proto.collector.trace.v1.TraceService"
 
@@ -38,6 +39,7 @@ class GrpcServer:
     """
 
     def __init__(self, host: str, port: int, export: Export) -> None:
+        self._address = host
         self._host = f"[{host}]" if ":" in host else host
         self._port = port
         self._export = export
@@ -50,6 +52,7 @@ class GrpcServer:
         Raises:
             SpanfuseError: the address cannot be bound.
         """
+        listen("OTLP/gRPC", self._address, self._port).close()  # says why it cannot, which gRPC keeps to its own log
         server = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=_BACKSTOP)
         export = grpc.unary_unary_rpc_method_handler(
             self._handle, response_serializer=ExportTraceServiceResponse.SerializeToString
