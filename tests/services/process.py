@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import random
 import signal
 import socket
@@ -55,7 +54,7 @@ def accepts(port: int, host: str = "127.0.0.1") -> bool:
 
 
 class ServerProcess:
-    """One child process; it does not outlive this interpreter's normal end."""
+    """One child process. It does not outlive this one, not even a kill -9."""
 
     def __init__(self, command: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         """
@@ -68,7 +67,7 @@ class ServerProcess:
         self.log = log
         self._env = env
         self._child: subprocess.Popen[bytes] | None = None
-        atexit.register(self.kill)
+        self._guardian: subprocess.Popen[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -82,11 +81,19 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it; it is not yet ready then."""
+        self._dismiss_guardian()
         with self.log.open("ab") as out:
             # A session of its own: Ctrl-C reaches the tests first, and they end it in order.
             self._child = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._env, start_new_session=True
             )
+        # Its standard input ends when this process does, however that happens.
+        self._guardian = subprocess.Popen(
+            ["sh", "-c", "read _; kill -9 $0", str(self.pid)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
 
     def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
         """Wait for `ready()`.
@@ -130,3 +137,10 @@ class ServerProcess:
     def _wait(self, timeout_s: float) -> None:
         if self._child is not None:
             self._child.wait(timeout_s)
+        self._dismiss_guardian()
+
+    def _dismiss_guardian(self) -> None:
+        if self._guardian is not None:
+            self._guardian.kill()
+            self._guardian.communicate()
+            self._guardian = None
