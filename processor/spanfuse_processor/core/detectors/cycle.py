@@ -58,8 +58,7 @@ def _finding(steps: Steps, session: SessionState, turn: Turn, rule: Cycle, perio
         rule="cycle",
         mode=rule.mode,
         action=action_of(rule.mode),
-        message=f"The same {period} steps{_tools(round_)} went round {rule.rounds} times with the same results. Leave the "
-        "cycle: take another step, or finish with what is known.",
+        message=_message(round_, rule.rounds),
         evidence=evidence(
             session,
             turn.call,
@@ -72,6 +71,18 @@ def _finding(steps: Steps, session: SessionState, turn: Turn, rule: Cycle, perio
         loop=tuple({print_of(s): None for s in round_}),
         scope="all" if any(s.kind == "tool" for s in round_) else "loop",
         conditional=foreseen,
+    )
+
+
+def _message(steps: list[Step], rounds: int) -> str:
+    if steps[0].kind == "prompt":
+        return (
+            f"The same {len(steps)} prompts were sent in turn, {rounds} times over. Use what was answered, or ask "
+            "something else."
+        )
+    return (
+        f"The same {len(steps)} steps{_tools(steps)} went round {rounds} times with the same results. Leave the cycle: take "
+        "another step, or finish with what is known."
     )
 
 
