@@ -78,7 +78,7 @@ class _Known:
         """Make it the only thing known of its key."""
         decision = entry.decision
         self.remove(decision.key)
-        if decision.state == "closed" or decision.action == "allow":
+        if decision.action == "allow":  # and not by its state: a nudge stands while the breaker is closed
             self._close(decision)
             return
         slot, name = self.view.slot(decision.key)

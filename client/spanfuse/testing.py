@@ -77,7 +77,7 @@ def nudge(key: str, text: str = "Try something else.", *, epoch: int | None = No
     """A nudge with a text to add to the conversation."""
     return Decision(
         key=key,
-        state="open",
+        state="closed",
         action="nudge",
         mode="enforce",
         rule="repeat.action",

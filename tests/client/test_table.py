@@ -36,7 +36,7 @@ def seen_by_checks(table: DecisionTable) -> dict[str, int]:
 
 def in_order(history: list[Decision]) -> dict[str, int]:
     last = {d.key: d for d in history}
-    return {key: d.epoch for key, d in last.items() if d.state != "closed"}
+    return {key: d.epoch for key, d in last.items() if d.action != "allow"}
 
 
 @given(histories(), st.data())

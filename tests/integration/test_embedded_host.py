@@ -22,10 +22,12 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 
+from spanfuse import Guard
 from spanfuse_processor.cli.api import Api
 from spanfuse_processor.errors import UnavailableError
+from tests.client.waiting import wait_until
 from tests.support.hosts import SPANFUSE, Deployment, embedded
-from tests.support.recorded import chat_span, repeater, request
+from tests.support.recorded import START_NS, attribute, chat_span, repeater, request
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -296,6 +298,30 @@ def test_clients_that_listen_do_not_keep_the_host_from_its_end(tmp_path: Path, n
         assert host.process.wait(10) == 0
         assert time.monotonic() - started < 5
         assert [line for line in host.lines if "spanfuse is up" not in line] == []
+
+
+def poll(number: int) -> dict[str, Any]:
+    """A tool execution that always asks the same and is told something else each time, one a second until now."""
+    span = chat_span(number, [], session="poller", at=time.time() - START_NS / 1e9 + number - 20)
+    said = {
+        "operation.name": "execute_tool",
+        "tool.name": "poll",
+        "tool.call.arguments": "{}",
+        "tool.call.result": f"at {number}",
+    }
+    kept = [a for a in span["attributes"] if a["key"] == "session.id"]
+    span["attributes"] = [*kept, *(attribute(f"gen_ai.{key}", value) for key, value in said.items())]
+    return request(span)
+
+
+def test_a_nudge_reaches_the_guard_while_the_breaker_is_closed(tmp_path: Path) -> None:
+    with embedded(tmp_path, ENFORCE) as host, Guard(host.guard) as guard:
+        assert guard.wait_ready(20)
+        sender = Sender(host)
+        assert [sender.send(poll(n))[0] for n in range(10)] == [200] * 10
+        wait_until(lambda: bool(guard.check(session="poller").nudge))
+        assert "poll" in guard.check(session="poller").nudge
+        assert get(host, "/v1/status")["open_breakers"] == 0
 
 
 def test_a_reset_reaches_every_stream_and_stays_after_a_restart(tmp_path: Path) -> None:
