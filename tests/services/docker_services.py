@@ -26,6 +26,22 @@ def daemon_answers() -> bool:
         return False
 
 
+def pull_images() -> None:
+    """Fetch the images, so that no test has to wait for that.
+
+    Raises:
+        Exception: of the Docker client, when it cannot.
+    """
+    from docker import from_env
+
+    client = from_env()
+    try:
+        for image in (KAFKA_IMAGE, REDIS_IMAGE):
+            client.images.pull(image)
+    finally:
+        client.close()
+
+
 class DockerServer:
     """One container whose port appears on the same loopback port after every restart."""
 

@@ -1,13 +1,14 @@
 """`python -m tests.services.prepare`: make sure, before the tests, that Kafka can be started.
 
-It fetches the jars, which takes longer than a test may, and says in one line what is missing.
+It fetches jars and images, which takes longer than a test may, and says in one line what is missing.
 """
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
-from tests.services import kafka_jars
+from tests.services import docker_services, kafka_jars
 
 
 def main() -> int:
@@ -18,6 +19,9 @@ def main() -> int:
     except RuntimeError as error:
         print(f"tests: {error}", file=sys.stderr)
         return 1
+    if docker_services.daemon_answers():
+        with contextlib.suppress(Exception):  # then local processes serve
+            docker_services.pull_images()
     return 0
 
 
