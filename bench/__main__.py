@@ -9,6 +9,7 @@ import sys
 PARTS = {
     "core": "the core's step, its state, and parsing a packed call",
     "guard": "the client's check, and what importing it costs",
+    "fingerprint": "how two texts are told equal or alike",
     "ingest": "OTLP bytes to calls",
     "delay": "from the end of a span to the Guard's refusal, embedded and on Kafka",
     "stream": "the stream host's throughput against a naive Faust agent on the same broker",

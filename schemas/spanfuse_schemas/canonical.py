@@ -84,13 +84,12 @@ _AFTER: Final = {
 }
 """What a word says about the number before it."""
 
+_COUNTER_WORDS: Final = _set("attempt attempts retry retries")
 _KEPT_WORDS: Final = _set(
     "file filename path page offset line lines cursor query url uri limit start end begin since until before after from to "
     "deadline due scheduled next continuation thread version revision rev commit sha md digest checksum etag max min"
 )
-_MASKED_WORDS: Final = _set(
-    "nonce uuid guid ulid timestamp ts attempt attempts retry retries elapsed latency took uptime pid"
-)
+_MASKED_WORDS: Final = _set("nonce uuid guid ulid timestamp ts elapsed latency took uptime pid")
 _MASKED_KEYS: Final = _set("trace idempotency_key duration_ms duration_us duration_ns")
 _MASKED_IDS: Final = _set("request req trace span correlation invocation call attempt")
 """`<word>_id` names one request, not a thing."""
@@ -172,6 +171,8 @@ def _parse(text: str) -> Any:
 def _key_kind(key: str) -> str:
     """What a key says about its value: `kept`, `masked`, `id` (masked where it looks random) or nothing."""
     words = [w.lower() for w in _KEY_WORDS.findall(key[:_MAX_CACHED])]
+    if any(w in _COUNTER_WORDS for w in words):
+        return "masked"
     if any(w in _KEPT_WORDS for w in words):
         return "kept"
     if "_".join(words) in _MASKED_KEYS or any(w in _MASKED_WORDS for w in words):

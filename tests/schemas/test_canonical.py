@@ -161,7 +161,8 @@ CHANGING = [1, 2.5, "abc", "a-17", str(uuid.UUID(int=7)), "2026-01-01T00:00:00Z"
 
 
 @pytest.mark.parametrize(
-    "key", ["request_id", "requestId", "X-Request-ID", "trace", "traceId", "nonce", "attempt", "retryCount"]
+    "key",
+    ["request_id", "requestId", "X-Request-ID", "trace", "traceId", "nonce", "attempt", "retryCount", "retry_after"],
 )
 def test_values_of_keys_that_name_one_request_are_masked(key: str) -> None:
     for value in CHANGING[:-1]:
