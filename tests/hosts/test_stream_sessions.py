@@ -1,0 +1,227 @@
+"""The live sessions, the table behind them, and the order of the write-back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.types import TP
+
+from spanfuse_processor.config import KafkaSettings
+from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.errors import SpanfuseError, StateError
+from spanfuse_processor.hosts.stream.app import new_app
+from spanfuse_processor.hosts.stream.detect import Detector
+from spanfuse_processor.hosts.stream.offsets import Offsets
+from spanfuse_processor.hosts.stream.sessions import Sessions
+from spanfuse_processor.hosts.stream.table import SessionTable, Stored
+from spanfuse_processor.hosts.stream.writeback import WriteBack
+from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
+from spanfuse_schemas import Call, CallBatch
+from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DEAD_LETTER, DETECTIONS
+from tests.support.agents import policy, prompt
+from tests.support.loops import in_loop
+
+
+@pytest.fixture
+def table() -> SessionTable:
+    """The table of an app that is not started."""
+    app: faust.App = new_app(KafkaSettings(), 4, lambda error: None)
+    return SessionTable.create(app, KafkaSettings(), 4)
+
+
+def stored(offset: int, key: str = "s") -> bytes:
+    return Stored(offset, 0, False, SessionState(key).snapshot()).pack()
+
+
+def record(key: bytes, value: bytes | None, partition: int = 1) -> Any:
+    return SimpleNamespace(key=key, value=value, partition=partition)
+
+
+def test_a_stored_session_is_read_as_it_was_written() -> None:
+    whole = Stored(2**40, 1_750_000_000 * 10**9, True, b"snapshot")
+    assert Stored.unpack(whole.pack()) == whole
+    with pytest.raises(StateError):
+        Stored.unpack(b"\x01\x02")
+    with pytest.raises(StateError):
+        Stored.unpack(b"\xff" + whole.pack()[1:])
+
+
+def test_a_late_write_of_a_worker_that_had_lost_the_partition_undoes_nothing(table: SessionTable) -> None:
+    """Of two values of a session the one that has applied more wins, in whatever order they lie."""
+    table.apply_records([record(b"s", stored(50)), record(b"s", stored(40))])
+    assert Stored.unpack(table.fetch(b"s") or b"").offset == 50
+    table.apply_records([record(b"s", stored(60))])
+    assert Stored.unpack(table.fetch(b"s") or b"").offset == 60
+
+
+def test_a_tombstone_forgets_a_session(table: SessionTable) -> None:
+    table.apply_records([record(b"s", stored(50)), record(b"s", None)])
+    assert table.fetch(b"s") is None
+    assert list(table.entries()) == []
+
+
+def test_a_message_is_applied_to_a_session_once(table: SessionTable) -> None:
+    """Not again after a redelivery, whether the session is in memory or comes from the table."""
+    sessions = Sessions(table, Counter())
+    assert sessions.load("s", 1, 7) is not None
+    sessions.touched("s", 7)
+    assert sessions.load("s", 1, 7) is None
+    assert sessions.load("s", 1, 6) is None
+    assert sessions.load("s", 1, 8) is not None
+    sessions.take(10)
+    sessions.clear()
+    assert sessions.load("s", 1, 7) is None
+    assert sessions.load("s", 1, 8) is not None
+
+
+def test_the_offset_of_a_session_never_falls(table: SessionTable) -> None:
+    sessions = Sessions(table, Counter())
+    sessions.load("s", 1, 9)
+    sessions.touched("s", 9)
+    sessions.touched("s", 4)
+    ((_, value, partition),) = sessions.take(10)
+    assert (Stored.unpack(value or b"").offset, partition) == (9, 1)
+
+
+def test_memory_is_bounded_and_keeps_what_is_not_stored(table: SessionTable) -> None:
+    """The longest silent go first; a session that waits to be stored stays."""
+    sessions = Sessions(table, Counter(), max_live=2)
+    for name in "abcd":
+        sessions.load(name, 1, 1)
+    sessions.touched("a", 1)
+    sessions.trim()
+    assert sessions.dirty == 1
+    assert sorted(sessions._live) == ["a", "d"]
+
+
+def test_an_unreadable_state_is_counted_and_begun_afresh(table: SessionTable) -> None:
+    counters = Counter[str]()
+    table.store(b"s", b"\xff\xff", 1)
+    found = Sessions(table, counters).load("s", 1, 3)
+    assert found is not None
+    assert found.calls == 0
+    assert counters["state_unreadable"] == 1
+
+
+class Outbox:
+    """Remembers the order of what is sent and of what is waited for."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.values: dict[str, list[bytes | None]] = {}
+
+    async def send(self, topic: str, value: bytes | None, **_: Any) -> asyncio.Future[object]:
+        self.log.append(topic)
+        self.values.setdefault(topic, []).append(value)
+        return asyncio.get_running_loop().create_future()
+
+    async def send_many(self, topic: str, records: list[tuple[bytes, bytes | None, int]]) -> None:
+        for _, value, _ in records:
+            await self.send(topic, value)
+
+    async def settled(self) -> None:
+        self.log.append("settled")
+
+
+class Bench:
+    """A detector with its surroundings."""
+
+    def __init__(self, table: SessionTable) -> None:
+        self.outbox, self.counters = Outbox(), Counter[str]()
+        self.sessions = Sessions(table, self.counters)
+        outbox: Any = self.outbox
+        self.writeback = WriteBack(self.sessions, outbox, Offsets(self._commit), 4)
+        self.present, self.failures = True, list[BaseException]()
+        self.detector = Detector(
+            Pipeline(policy()), self.sessions, outbox, self.writeback, self.counters,
+            present=lambda _: self.present, fail=self.failures.append,
+        )  # fmt: skip
+
+    async def _commit(self, offsets: dict[TP, int]) -> bool:
+        self.outbox.log.append(f"commit {offsets[TP(CALLS, 1)]}")
+        return True
+
+    async def take(self, offset: int, *calls: Call, value: bytes | None = None) -> None:
+        data = CallBatch(calls=calls).to_json() if value is None else value
+        await self.detector.handle(SimpleNamespace(topic=CALLS, partition=1, offset=offset, key=None, value=data))
+
+
+def looping(count: int) -> list[Call]:
+    return [prompt("Are we there yet?", at=i, session="s", agent="a", cost=5) for i in range(count)]
+
+
+@in_loop
+async def test_outputs_come_before_states_and_states_before_commits() -> None:
+    """So that a crash between any two repeats something, and loses nothing."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, *looping(4))
+    assert bench.outbox.log[0] == CONTROL, "a decision waits for nothing"
+    await bench.writeback.flush()
+    log = [entry for i, entry in enumerate(bench.outbox.log) if entry != bench.outbox.log[i - 1]]
+    assert log == [CONTROL, DETECTIONS, CHARGES, "settled", SESSIONS_CHANGELOG, "settled", "commit 1"]
+
+
+@in_loop
+async def test_a_session_is_written_once_per_flush() -> None:
+    """However many messages touched it."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    for offset in range(20):
+        await bench.take(offset, prompt(f"question {offset}", at=offset, session="s"))
+    await bench.writeback.flush()
+    await bench.writeback.flush()
+    (value,) = bench.outbox.values[SESSIONS_CHANGELOG]
+    assert Stored.unpack(value or b"").offset == 19
+
+
+@in_loop
+async def test_a_message_of_a_lost_partition_changes_nothing() -> None:
+    """It is delivered again, to whoever has the partition now."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench.present = False
+    await bench.take(0, *looping(4))
+    await bench.writeback.flush()
+    assert bench.outbox.values == {}
+    assert "commit 1" not in bench.outbox.log
+
+
+@in_loop
+async def test_bytes_that_are_no_batch_are_a_dead_letter_and_the_next_message_is_applied() -> None:
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, value=b"garbage")
+    await bench.take(1, value=b"")
+    await bench.take(2, *looping(1))
+    assert bench.outbox.values[DEAD_LETTER] == [b"garbage", b""]
+    assert (bench.counters["dead_letters"], bench.counters["calls"]) == (2, 1)
+
+
+@in_loop
+async def test_a_gap_in_the_offsets_ends_the_worker() -> None:
+    """The engine has lost a message: a restart reads it again. A redelivery is no gap."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    for offset in (5, 6, 5, 6, 7):
+        await bench.take(offset, *looping(1))
+    with pytest.raises(SpanfuseError, match="offset 9 came where 8 was due"):
+        await bench.take(9, *looping(1))
+    assert len(bench.failures) == 1
+
+
+@in_loop
+async def test_a_redelivered_message_changes_nothing() -> None:
+    """Neither before nor after the flush."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    calls = looping(4)
+    await bench.take(0, *calls)
+    sent = {topic: list(values) for topic, values in bench.outbox.values.items()}
+    await bench.take(0, *calls)
+    await bench.writeback.flush()
+    await bench.take(0, *calls)
+    await bench.writeback.flush()
+    assert {t: v for t, v in bench.outbox.values.items() if t in sent} == sent
+    assert bench.counters["redelivered"] == 8
+    assert len(bench.outbox.values[CHARGES]) == len(set(bench.outbox.values[CHARGES]))
