@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import faust
 from faust.auth import SASLCredentials, SSLCredentials
@@ -17,6 +17,9 @@ from spanfuse_processor.hosts.topics import APP_ID
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
+
+SESSION_TIMEOUT_S: Final = 10.0
+"""How long a worker may be silent until its partitions go to others: what a kill -9 costs, seconds."""
 
 
 class StreamApp(faust.App):
@@ -42,7 +45,7 @@ def new_app(settings: KafkaSettings, partitions: int, tell: Callable[[BaseExcept
         broker=[URL(f"kafka://{broker.strip()}") for broker in settings.brokers.split(",")],
         broker_credentials=credentials(settings),
         broker_client_id=settings.client_id,
-        broker_session_timeout=10.0,  # how long the partitions of a killed worker wait
+        broker_session_timeout=SESSION_TIMEOUT_S,
         broker_heartbeat_interval=3.0,
         broker_request_timeout=40.0,
         store="memory://",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
@@ -12,7 +13,7 @@ from faust.types import TP
 
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
-from spanfuse_processor.hosts.stream.app import new_app
+from spanfuse_processor.hosts.stream.app import SESSION_TIMEOUT_S, new_app
 from spanfuse_processor.hosts.stream.detect import Detector
 from spanfuse_processor.hosts.stream.expiry import Expiry
 from spanfuse_processor.hosts.stream.ingest import Ingest
@@ -33,6 +34,8 @@ log = logging.getLogger(__name__)
 
 REVOKE_TIMEOUT_S: Final = 15.0
 """How long the last write-back may take when partitions are revoked; after it the worker ends rather than write late."""
+FENCE_S: Final = 0.8 * SESSION_TIMEOUT_S
+"""How long this process may be frozen (a suspended machine, a paused container) and still write, seconds."""
 STOP_TIMEOUT_S: Final = 4.0
 """How long each of the two halves of a stop may take: the last write-back, and leaving the group."""
 
@@ -59,6 +62,7 @@ class StreamHost:
         self.outbox = Outbox(settings, self.fail)
         self._tasks: list[asyncio.Task[None]] = []
         self._accepting = False
+        self._beat = time.monotonic()
 
     def fail(self, error: BaseException) -> None:
         """End the worker: going on would lose something."""
@@ -76,7 +80,9 @@ class StreamHost:
         partitions = await partitions_of(self.settings)
         _check(partitions, self.settings.partitions)
         self._build(self.settings.partitions, partitions[CHARGES])
-        self._tasks = [asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back)]
+        self._tasks = [
+            asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back, self._run_beat)
+        ]
 
     def _build(self, partitions: int, charges: int) -> None:
         app = self.app = new_app(self.settings, partitions, self._fail_with)
@@ -127,8 +133,23 @@ class StreamHost:
         consumer: Any = self.app.consumer
         return bool(await consumer._commit(offsets))
 
+    async def _run_beat(self) -> None:
+        self._beat = time.monotonic()
+        while not self._stood_still():
+            self._beat = time.monotonic()
+            await asyncio.sleep(0.5)
+
+    def _stood_still(self) -> bool:
+        """Whether this process was frozen for so long that its partitions may be another's: then it must not write."""
+        frozen_s = time.monotonic() - self._beat
+        if frozen_s > FENCE_S:
+            self.fail(
+                SpanfuseError(f"this process stood still for {frozen_s:.0f} s; ending, its partitions have moved on")
+            )
+        return self.failed.done()
+
     def _is_present(self, message: Any) -> bool:
-        return self._accepting and message.generation_id == self.app.consumer_generation_id
+        return self._accepting and not self._stood_still() and message.generation_id == self.app.consumer_generation_id
 
     async def _on_revoked(self, *_: Any, **__: Any) -> None:
         """The last write-back for partitions that may come back to another worker."""
@@ -155,6 +176,8 @@ class StreamHost:
 
     async def _drain(self) -> None:
         """Take nothing more, and make durable what has been taken."""
+        if self._stood_still():
+            return
         async with self._writeback.step:
             self._accepting = False
             self.ready.clear()
@@ -165,7 +188,7 @@ class StreamHost:
     async def _write_back(self) -> None:
         while True:
             await asyncio.sleep(INTERVAL_S)
-            if self._accepting:
+            if self._accepting and not self._stood_still():
                 await self._writeback.flush()
                 await self._expiry.turn()
 
