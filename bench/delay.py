@@ -21,7 +21,7 @@ from opentelemetry.trace import SpanKind
 
 from bench.report import Figure
 from spanfuse import Blocked, Guard
-from spanfuse.otel import ContextSpanProcessor, _batch, _exporter
+from spanfuse.otel import SCHEDULE_DELAY_MS, ContextSpanProcessor, _batch, _exporter
 from tests.services.choose import start_kafka
 from tests.support.hosts import Deployment, embedded, stream
 
@@ -35,7 +35,7 @@ def _tracer(endpoint: str) -> tuple[TracerProvider, trace.Tracer]:
     """What `spanfuse.instrument` sets up, but not as the global provider, so that two hosts can be measured in one process."""
     provider = TracerProvider()
     provider.add_span_processor(ContextSpanProcessor())
-    provider.add_span_processor(_batch(_exporter(endpoint, "http/protobuf", None), 10))
+    provider.add_span_processor(_batch(_exporter(endpoint, "http/protobuf", None), SCHEDULE_DELAY_MS))
     return provider, provider.get_tracer("bench")
 
 

@@ -29,7 +29,7 @@ def call_model(tracer: trace.Tracer) -> None:
 
 def main() -> None:
     # A small delay between the end of a call and its export: a loop can only be stopped once its calls have arrived.
-    provider = instrument(endpoint=OTLP, service_name="checkout", schedule_delay_ms=10)
+    provider = instrument(endpoint=OTLP, service_name="checkout")
     with spanfuse.session("checkout-42", agent="support", user="u-17", team="payments"):
         call_model(trace.get_tracer("example"))
     delivered = provider.force_flush(5000)

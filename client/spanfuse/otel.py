@@ -25,7 +25,7 @@ except ImportError as error:  # pragma: no cover  Proven in an interpreter witho
 
 Protocol = Literal["http/protobuf", "grpc"]
 
-SCHEDULE_DELAY_MS: Final = 10
+SCHEDULE_DELAY_MS: Final = 5
 """How long a finished span waits for others, milliseconds. OpenTelemetry's 5,000 would let a runaway agent make dozens of
 calls before its loop could be seen."""
 MAX_SCHEDULE_DELAY_MS: Final = 50

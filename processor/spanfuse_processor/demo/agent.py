@@ -165,7 +165,7 @@ def main() -> None:
         parser.add_argument(option, required=True, metavar="URL")
     arguments = parser.parse_args()
     scenario, launcher = BY_NAME[arguments.name], Launcher()
-    provider = instrument(endpoint=arguments.otlp, service_name=f"demo-{scenario.name}", schedule_delay_ms=10)
+    provider = instrument(endpoint=arguments.otlp, service_name=f"demo-{scenario.name}")
     with Guard(subscriber=arguments.api) as guard:
         if not guard.wait_ready(READY_TIMEOUT_S):
             tell("failed", message="the Guard heard nothing from the API")

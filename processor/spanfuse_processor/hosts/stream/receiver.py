@@ -42,7 +42,7 @@ class KafkaReceiver:
 
     async def start(self) -> None:
         """Connect to Kafka, then listen."""
-        self._producer = new_producer(self._settings, linger_ms=2)
+        self._producer = new_producer(self._settings, linger_ms=0)
         await start_client(self._producer, self._settings)
         await self.otlp.start()
 

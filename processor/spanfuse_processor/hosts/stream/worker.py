@@ -93,7 +93,6 @@ async def serve(config: Config, *, ready: Callable[[Worker], None] | None = None
         SpanfuseError: when it has to end for another reason.
     """
     loop = asyncio.get_running_loop()
-    sys.setswitchinterval(0.0005)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
