@@ -45,10 +45,9 @@ def _call(i: int, session: str, variant: int) -> Call:
         content="content",
         history=2 * i + 2,
         input=input_print(messages),
-        messages=messages,
-        prior=prior,
         answers=action_print(prior),
-        actions=actions,
+        answered=("search",),
+        called=("search",),
         action=action_print(actions),
     )
 

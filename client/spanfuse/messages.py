@@ -46,11 +46,11 @@ class Prints(Record):
     input: Fingerprint | None = None
     """As `Call.input`; computed from `messages` where it is left out."""
     messages: tuple[Message, ...] = ()
-    """As `Call.messages`."""
+    """The messages that are new."""
     prior: tuple[Action, ...] = ()
-    """As `Call.prior`."""
+    """What the last assistant message before them did."""
     actions: tuple[Action, ...] = ()
-    """As `Call.actions`."""
+    """What this call did: its tool calls, else its text; for a tool execution, the execution."""
     output: Fingerprint | None = None
     """As `Call.output`."""
 

@@ -164,16 +164,19 @@ class Call(Record):
     """Number of input messages before the new ones, that is up to and including the last assistant message."""
     input: Fingerprint | None = None
     """Fingerprint of all new input messages together (see `spanfuse_schemas.fingerprint.input_print`)."""
-    messages: tuple[Message, ...] = ()
-    """The new input messages."""
-    prior: tuple[Action, ...] = ()
-    """What the last assistant message of the input did: the action that the new input answers."""
+    failed: bool = False
+    """All that is new are results of tools that failed."""
+    restates: bool = False
+    """As `Message.restates`."""
     answers: Fingerprint | None = None
-    """Fingerprint of `prior` together (see `spanfuse_schemas.fingerprint.action_print`)."""
-    actions: tuple[Action, ...] = ()
-    """What this call did: its tool calls, else its text. For a tool execution, the execution."""
+    """Fingerprint of the action that the new input answers, which is what the last assistant message of the input did;
+    none: the agent starts over (see `spanfuse_schemas.fingerprint.action_print`)."""
+    answered: tuple[str, ...] = ()
+    """Tools that this action called, one entry a call."""
     action: Fingerprint | None = None
-    """Fingerprint of `actions` together."""
+    """Fingerprint of what this call did: its tool calls together, else its text. For a tool execution, of its arguments."""
+    called: tuple[str, ...] = ()
+    """Tools that it called, one entry a call. For a tool execution, the tool."""
     output: Fingerprint | None = None
     """For a tool execution: its result."""
 

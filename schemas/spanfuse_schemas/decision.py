@@ -24,6 +24,9 @@ class LoopPrint(Record):
     """Length of its new input, characters; only with `near`: a text that grows is no repetition."""
     action: str = ""
     """Canonical hash of the action that its new input answers, 16 hex digits. Empty: the agent started over."""
+    fresh: bool = False
+    """A call that answers no action belongs to the loop as well: only tool spans told of it, and an agent that puts all it
+    knows into one prompt shows no more than that."""
 
 
 class Decision(Record):
@@ -70,12 +73,15 @@ class Decision(Record):
             prior: fingerprint of the action that this input answers; `None`: there is none.
         """
         if self.scope_of_block == "all":
-            return True
+            return not self.conditional
         if new_input is None or not new_input.canon:
             return not self.conditional
         before = prior.canon if prior else ""
-        return any(
-            (bool(p.canon or p.action) and p.canon in ("", new_input.canon) and p.action in ("", before))
-            or (bool(p.near) and alike(p.near, p.size, new_input.near, new_input.size, self.max_distance))
-            for p in self.loop
-        )
+        return any(self._is_of(p, new_input, before) for p in self.loop)
+
+    def _is_of(self, p: LoopPrint, new_input: Fingerprint, before: str) -> bool:
+        if p.near and alike(p.near, p.size, new_input.near, new_input.size, self.max_distance):
+            return True
+        if p.fresh and not before:
+            return not self.conditional
+        return bool(p.canon or p.action) and p.canon in ("", new_input.canon) and p.action in ("", before)

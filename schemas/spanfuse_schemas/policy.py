@@ -16,7 +16,7 @@ from spanfuse_schemas.record import SCHEMA_VERSION, Record
 class Settings(BaseModel):
     """Settings that people write: unknown keys are errors, so that a typing mistake never silently changes nothing."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class Rule(Settings):
@@ -29,16 +29,27 @@ class Rule(Settings):
 class Repeat(Rule):
     """Settings of a rule that counts equal steps."""
 
-    count: int = Field(default=3, ge=2)
-    """Equal steps that are still let through; the next is refused. Default 3: a second try is normal, and of 1,514
-    successful sessions the peers' rules at 3 that look at results stop the fewest."""
-    within: int = Field(default=12, ge=2, le=40)
-    """Steps among which the equal ones must lie. Default 12: farther apart, enough has been done between two to look again
-    (re-reading a file after some edits). Only repeat.no_progress looks beyond a row."""
+    count: int = Field(default=3, ge=2, le=40)
+    """Equal steps that are still let through; the next is refused. Default 3: a second try is normal, a
+    third that brings the same is not. At most 40, as many as are remembered."""
     exempt: bool = False
     """Do not count at all (for a tool that waits or polls)."""
     min_interval_s: float = Field(default=0, ge=0)
     """A repeat this long after the one before, seconds, is waiting and not counted. Default 0: all are counted."""
+
+
+class NoProgress(Repeat):
+    """`repeat.no_progress`: equal steps that need not follow one another."""
+
+    within: int = Field(default=12, ge=2, le=40)
+    """Steps among which the equal ones must lie. Default 12: farther apart, enough has been done between two to look again
+    (re-reading a file after some edits)."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> NoProgress:
+        if self.count > self.within:
+            raise ValueError(f"count {self.count} cannot be reached within {self.within} steps")
+        return self
 
 
 class RepeatAction(Rule):
@@ -46,10 +57,10 @@ class RepeatAction(Rule):
 
     mode: Mode = "block"
     """As for every rule; with `block`, `nudge_at` still only nudges."""
-    nudge_at: int = Field(default=10, ge=2)
+    nudge_at: int = Field(default=10, ge=2, le=40)
     """Run length at which the agent is nudged, steps."""
-    count: int = Field(default=30, ge=2)
-    """Run length at which it is blocked, steps."""
+    count: int = Field(default=30, ge=2, le=40)
+    """Run length at which it is blocked, steps; at most 40, as many as are remembered."""
     exempt: bool = False
     """Do not count at all."""
     min_interval_s: float = Field(default=0, ge=0)
@@ -90,7 +101,7 @@ class Velocity(Rule):
 class Errors(Rule):
     """`errors`: provider failures (429, 5xx, time-outs) within a window."""
 
-    count: int = Field(default=5, ge=1)
+    count: int = Field(default=5, ge=1, le=64)
     """Failures within the window that open the breaker."""
     window_s: float = Field(default=60, gt=0)
     """The window, seconds."""
@@ -128,7 +139,7 @@ class Breaker(Settings):
 class Rules(Settings):
     """The settings of all rules."""
 
-    repeat_no_progress: Repeat = Field(default=Repeat(), alias="repeat.no_progress")
+    repeat_no_progress: NoProgress = Field(default=NoProgress(), alias="repeat.no_progress")
     """Same action and same observation, within the window of steps."""
     repeat_error: Repeat = Field(default=Repeat(), alias="repeat.error")
     """Same action in a row, each time an error of the tool."""

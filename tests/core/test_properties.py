@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
-from spanfuse_schemas import Action, Call, CallBatch, Fingerprint
+from spanfuse_schemas import Call, CallBatch, Fingerprint
 from spanfuse_schemas.fingerprint import fingerprint
 from tests.support.agents import failure, llm, policy, prompt, tool
 
@@ -131,11 +131,9 @@ def test_a_truncated_text_equals_nothing() -> None:
     cut = fingerprint("a long text that was cut", truncated=True)
     session, pipeline = SessionState("s"), Pipeline(policy())
     for i in range(10):
-        call = prompt("x", at=i).model_copy(update={"input": Fingerprint(size=5000), "messages": ()})
+        call = prompt("x", at=i).model_copy(update={"input": Fingerprint(size=5000)})
         assert not pipeline.step(session, call).detections
-        call = tool("t", {}, "", at=i + 0.5).model_copy(
-            update={"output": cut, "actions": (Action(tool="t", print=fingerprint({})),)}
-        )
+        call = tool("t", {}, "", at=i + 0.5).model_copy(update={"output": cut})
         found = pipeline.step(session, call).detections
         assert {d.rule for d in found} <= {"repeat.action"}
 

@@ -20,21 +20,22 @@ MAX_LOOP: Final = 24
 Mode = Literal["observe", "enforce"]
 
 
-def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode) -> Decision | None:
-    """What this call changes about the breaker; none if nothing."""
-    current, settings = session.decision, turn.rules.breaker
-    blocks = [f for f in findings if f.action == "block" and f.mode != "shadow"]
+def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode) -> list[Decision]:
+    """What this call changes about the breaker, in order."""
+    current, settings, call = session.decision, turn.rules.breaker, turn.call
+    blocks = sorted((f for f in findings if f.action == "block" and f.mode != "shadow"), key=_weight, reverse=True)
     if current is not None and current.action == "block":
-        if _is_probe(current, turn.call):
+        if _is_probe(current, call):
             return _probed(session, turn, current, blocks, settings, mode)
-        if current.conditional and not blocks and turn.call.kind == "llm" and not turn.call.error_type:
-            return close(session, turn.call.end_ns, "The agent left the loop.", mode)
+        if not blocks and _leaves(session, current, call):
+            return [close(session, call.end_ns, "The agent left the loop.", mode)]
     if blocks:
-        return _open(session, turn.call, max(blocks, key=_weight), settings, mode)
+        return _opened(session, call, blocks[0], settings, mode)
     nudge = next((f for f in findings if f.action == "nudge" and f.mode != "shadow"), None)
-    if nudge is not None and (current is None or _over(current, turn.call.end_ns)):
-        return _decide(session, turn.call, nudge, settings, mode, action="nudge")
-    return None
+    free = current is None or (current.action != "block" and _over(current, call.end_ns))
+    if nudge is not None and free:
+        return [_decide(session, call, nudge, settings, mode, action="nudge")]
+    return []
 
 
 def close(session: SessionState, at_ns: int, message: str, mode: Mode) -> Decision:
@@ -59,42 +60,50 @@ def _is_probe(current: Decision, call: Call) -> bool:
     return call.kind == "llm" and not current.conditional and _over(current, call.start_ns)
 
 
+def _leaves(session: SessionState, current: Decision, call: Call) -> bool:
+    """Whether this is the call that a conditional block waited for, and it did not complete the loop."""
+    return current.conditional and call.kind == "llm" and not call.error_type and call.agent == session.awaited
+
+
 def _probed(
     session: SessionState, turn: Turn, current: Decision, blocks: list[Finding], settings: Breaker, mode: Mode
-) -> Decision | None:
+) -> list[Decision]:
+    call = turn.call
+    if blocks and _weight(blocks[0]) > _weight_of(current):
+        return _opened(session, call, blocks[0], settings, mode)  # worse than what the probe was about
     verdict = _verdict(turn, current, blocks)
     if verdict == "unknown":
-        return None
+        return []
     if verdict == "good":
         session.steps.clear()
         session.prompts.clear()
         session.lanes.clear()
         session.errors.clear()
         session.cooldown_s = 0.0
-        return close(session, turn.call.end_ns, "The probe made progress.", mode)
+        return [close(session, call.end_ns, "The probe made progress.", mode)]
     session.cooldown_s = min(session.cooldown_s * 2, settings.max_cooldown_s)
     session.epoch += 1
-    now = turn.call.end_ns
-    session.decision = current.model_copy(
-        update={
-            "issued_at_ns": now,
-            "expires_at_ns": now + int(session.cooldown_s * 1e9),
-            "epoch": session.epoch,
-            "mode": mode,
-        }
-    )
-    return session.decision
+    update = {
+        "issued_at_ns": call.end_ns,
+        "expires_at_ns": call.end_ns + int(session.cooldown_s * 1e9),
+        "epoch": session.epoch,
+        "mode": mode,
+    }
+    session.decision = current.model_copy(update=update)
+    return [session.decision]
 
 
 def _verdict(turn: Turn, current: Decision, blocks: list[Finding]) -> Literal["good", "bad", "unknown"]:
+    """How the probe went: what the model chose tells, not the input it was handed."""
     call = turn.call
     if call.error_type:
         return "bad" if current.rule == "errors" and call.error_class == "provider" else "unknown"
-    acts = {p.action for p in current.loop if p.action}
-    if acts and turn.pending:  # the model has chosen again: its choice tells, not the input it was handed
-        return "bad" if hexed(turn.pending) in acts else "good"
-    repeats = bool(current.loop) and current.covers(call.input, call.answers) and call.input is not None
-    return "bad" if repeats or any(not f.conditional for f in blocks) else "good"
+    actions = {p.action for p in current.loop if p.action}
+    if actions:
+        return "bad" if hexed(turn.pending) in actions else "good"
+    if current.loop:
+        return "bad" if call.input is not None and current.covers(call.input, call.answers) else "good"
+    return "bad" if any(f.rule == current.rule for f in blocks) else "good"
 
 
 def _weight(finding: Finding) -> int:
@@ -102,7 +111,7 @@ def _weight(finding: Finding) -> int:
         return 3
     if finding.conditional:
         return 0
-    return 2 if finding.scope == "all" else 1
+    return 1 if finding.loop else 2
 
 
 def _weight_of(decision: Decision) -> int:
@@ -115,17 +124,17 @@ def _weight_of(decision: Decision) -> int:
     return 2 if decision.scope_of_block == "all" else 1
 
 
-def _open(session: SessionState, call: Call, finding: Finding, settings: Breaker, mode: Mode) -> Decision | None:
+def _opened(session: SessionState, call: Call, finding: Finding, settings: Breaker, mode: Mode) -> list[Decision]:
+    """Open the breaker, unless it is open for as good a reason; loops of one session add up."""
     current = session.decision
-    weight = _weight(finding)
-    loop = finding.loop
+    weight, loop = _weight(finding), finding.loop
     if current is not None and not (current.conditional and _over(current, call.end_ns)):
         held = _weight_of(current)
         if weight < held or (weight == held and set(loop) <= set(current.loop)):
-            return None
+            return []
         if weight == held == 1:
             loop = tuple(dict.fromkeys((*current.loop, *loop)))[-MAX_LOOP:]
-    return _decide(session, call, finding, settings, mode, action="block", loop=loop)
+    return [_decide(session, call, finding, settings, mode, action="block", loop=loop)]
 
 
 def _decide(
@@ -141,6 +150,7 @@ def _decide(
     if not session.cooldown_s:
         session.cooldown_s = settings.cooldown_s
     session.epoch += 1
+    session.awaited = call.agent
     expires = None if finding.until == "reset" else call.end_ns + int(session.cooldown_s * 1e9)
     session.decision = Decision(
         key=f"session:{session.key}",
@@ -153,9 +163,9 @@ def _decide(
         issued_at_ns=call.end_ns,
         expires_at_ns=expires,
         epoch=session.epoch,
-        scope_of_block=finding.scope if action == "block" else "all",
+        scope_of_block="loop" if loop else "all",
         loop=loop,
-        max_distance=3 if any(p.near for p in loop) else 0,
+        max_distance=finding.max_distance if any(p.near for p in loop) else 0,
         conditional=finding.conditional,
     )
     return session.decision

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,10 +28,9 @@ class Finding:
     evidence: Evidence
     """The numbers."""
     loop: tuple[LoopPrint, ...] = ()
-    """How the next call of the loop is recognised."""
-    scope: Literal["loop", "all"] = "all"
-    """Whether a block means the calls of the loop only. A loop that only tool spans told of blocks all: their results and
-    the messages in which a Guard sees them are written differently."""
+    """How the next call of the loop is recognised; empty: every call is meant."""
+    max_distance: int = 0
+    """Hamming distance within which an input with a SimHash still belongs to the loop, bits."""
     conditional: bool = False
     """The loop completes only with the next call."""
     until: Literal["cooldown", "reset"] = "cooldown"
@@ -42,11 +42,30 @@ def action_of(mode: Mode) -> DetectionAction:
     return mode if mode == "warn" or mode == "nudge" else "block"
 
 
-def print_of(step: Step) -> LoopPrint:
-    """How the call that follows this step is recognised before it is made."""
-    near = hexed(step.near) if step.kind == "prompt" else ""
-    action = "" if step.kind == "prompt" else hexed(step.action)
-    return LoopPrint(canon=hexed(step.observation), near=near, size=step.near_size if near else 0, action=action)
+def prints_of(steps: Iterable[Step]) -> tuple[LoopPrint, ...]:
+    """How the calls that follow these steps are recognised before they are made.
+
+    By the action and what it brings; by the action alone where a tool span told of it, since a framework may write a result
+    differently into the messages. Not at all for parallel calls told by spans: then every call is meant.
+    """
+    prints: dict[LoopPrint, None] = {}
+    for step in steps:
+        if step.kind == "prompt":
+            prints[LoopPrint(canon=hexed(step.observation))] = None
+        elif step.kind == "turn":
+            prints[LoopPrint(canon=hexed(step.observation), action=hexed(step.action))] = None
+        elif step.tool:
+            prints[LoopPrint(action=hexed(step.action), fresh=True)] = None
+        else:
+            return ()
+    return tuple(prints)
+
+
+def any_result_of(step: Step) -> tuple[LoopPrint, ...]:
+    """The same, by the action alone: whatever it brings, the next call belongs to the loop."""
+    if step.kind == "tool" and not step.tool:
+        return ()
+    return (LoopPrint(action=hexed(step.action), fresh=step.kind == "tool"),)
 
 
 def evidence(

@@ -7,7 +7,7 @@ call, and the host brings the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from spanfuse_processor.core import breaker
@@ -99,7 +99,8 @@ class Pipeline:
         return decision
 
     def _apply(self, session: SessionState, call: Call, out: Outcome) -> bool:
-        status = session.seen.add(int(call.span_id, 16), call.end_ns)
+        # Span ids are unique within a trace only.
+        status = session.seen.add(int(call.span_id, 16) ^ int(call.trace_id[:16], 16), call.end_ns)
         if status != "new":
             if status == "late":
                 out.late += 1
@@ -109,13 +110,13 @@ class Pipeline:
         out.counted += 1
         _count(session, call)
         turn = fold(session, call, self._book)
+        if call.called and not turn.again:
+            _count_tools(session, call, turn.rules.limits.max_tool_calls)
         findings = [found for detect in DETECTORS if (found := detect(session, turn)) is not None]
         if findings:
             self._tell(session, turn, findings, out)
         if findings or session.decision is not None:
-            decision = breaker.judge(session, turn, findings, self._policy.mode)
-            if decision is not None:
-                out.decisions.append(decision)
+            out.decisions += breaker.judge(session, turn, findings, self._policy.mode)
         return True
 
     @staticmethod
@@ -146,20 +147,18 @@ def _count(session: SessionState, call: Call) -> None:
         session.last_ns = call.end_ns
     if call.kind == "tool":
         session.tools += 1
-        for action in call.actions:
-            _bump(session.tool_spans, action.tool)
         return
     session.calls += 1
     session.tokens += call.tokens.input + call.tokens.output
     session.cost_nano_usd += call.cost_nano_usd
-    for action in call.actions:
-        if action.tool:
-            _bump(session.tool_actions, action.tool)
 
 
-def _bump(counts: dict[str, int], tool: str) -> None:
-    name = tool if tool in counts or len(counts) < MAX_TOOLS else OTHER
-    counts[name] = counts.get(name, 0) + 1
+def _count_tools(session: SessionState, call: Call, capped: Collection[str]) -> None:
+    """A tool with a cap of its own is always counted under its name; of others, the first `MAX_TOOLS`."""
+    counts = session.tool_spans if call.kind == "tool" else session.tool_actions
+    for tool in call.called:
+        name = tool if tool in counts or tool in capped or len(counts) < MAX_TOOLS else OTHER
+        counts[name] = counts.get(name, 0) + 1
 
 
 def _detection(session: SessionState, call: Call, found: Finding) -> Detection:

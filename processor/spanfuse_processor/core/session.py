@@ -73,7 +73,7 @@ class SessionState:
     """What the rules remember of a session. Hashes are 64-bit integers, money is nano-dollars, times are nanoseconds."""
 
     __slots__ = (
-        "calls",
+        "awaited", "calls",
         "cooldown_s",
         "cost_nano_usd",
         "decision",
@@ -105,6 +105,7 @@ class SessionState:
         self.cost_nano_usd = 0
         self.first_ns = 0
         self.last_ns = 0
+        """End of the newest call."""
         self.seen = SeenSpans()
         self.steps = Steps()
         """Actions and what they brought."""
@@ -128,12 +129,14 @@ class SessionState:
         self.cooldown_s = 0.0
         """Present cooldown of the breaker, seconds; 0 before the first trip."""
         self.epoch = 0
+        self.awaited = ""
+        """Agent whose next call a conditional block waits for."""
 
     def forget(self) -> None:
-        """Start afresh, but for the spans already counted and the epoch."""
-        kept = self.seen, self.epoch
+        """Start afresh, but for the spans already counted, the epoch, and when the session was last heard of."""
+        kept = self.seen, self.epoch, self.last_ns
         self.__init__(self.key)  # type: ignore[misc]
-        self.seen, self.epoch = kept
+        self.seen, self.epoch, self.last_ns = kept
 
     def snapshot(self) -> bytes:
         """The state as versioned msgpack."""
@@ -143,7 +146,7 @@ class SessionState:
             {name: _dump(lane) for name, lane in self.lanes.items()},
             self.open_tools, self.tool_actions, self.tool_spans,
             self.errors, _dump(self.velocity), self.fired, self.decision.to_json() if self.decision else b"",
-            self.cooldown_s, self.epoch,
+            self.cooldown_s, self.epoch, self.awaited,
         ]  # fmt: skip
         return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
 
@@ -170,7 +173,7 @@ class SessionState:
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
             seen, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity,
-            state.fired, decision, state.cooldown_s, state.epoch,
+            state.fired, decision, state.cooldown_s, state.epoch, state.awaited,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
         state.steps = Steps.restore(steps)

@@ -34,10 +34,6 @@ class Step(NamedTuple):
     """Canonical hash of the action; of the prompt for a prompt."""
     observation: int
     """Canonical hash of the observation: the new input by which a Guard recognises the next call of a loop."""
-    near: int
-    """SimHash of the action's text, 0 where it is short."""
-    near_size: int
-    """Length of that text, characters."""
     tool: str
     """Tool of the action, where it is a single one."""
     error: bool
@@ -55,13 +51,14 @@ class Step(NamedTuple):
 
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
-_MASK: Final = 2**64 - 1
+MASK: Final = 2**64 - 1
+"""Keeps sums of hashes at 64 bits."""
 
 
 def mix(a: int, b: int) -> int:
     """One 64-bit hash of two, order included; 0 where one is unknown. They are uniform already, so a multiplicative step
     (Knuth, TAOCP 6.4) is as good as another hash."""
-    return (a * _GOLDEN + b) & _MASK or 1 if a and b else 0
+    return (a * _GOLDEN + b) & MASK or 1 if a and b else 0
 
 
 def _extend(symbols: deque[int], runs: list[int]) -> None:
@@ -100,7 +97,7 @@ class Steps:
             _extend(self.canons, self.runs)
             _extend(self.actions, self.action_runs)
         elif any(self.action_runs):
-            self.runs, self.action_runs = [0] * (MAX_PERIOD + 1), [0] * (MAX_PERIOD + 1)
+            self.break_runs()
 
     @property
     def last(self) -> Step | None:
@@ -123,15 +120,31 @@ class Steps:
         self.unknown += 1
         return -self.unknown
 
+    def break_runs(self) -> None:
+        """Let what comes next begin new runs."""
+        self.runs, self.action_runs = [0] * (MAX_PERIOD + 1), [0] * (MAX_PERIOD + 1)
+
     def count(self, symbol: int) -> int:
         """Steps with that canonical symbol among those remembered."""
         return self.canons.count(symbol)
 
-    def run(self, *, errors: bool = False) -> int:
-        """How many of the last steps in a row have the action of the last one (and are, each, a failure of the tool)."""
-        last = self.ring[-1]
-        same = takewhile(lambda s: s.action == last.action and (s.error or not errors), reversed(self.ring))
-        return sum(1 for _ in same) if last.action else 1
+    def run(self, *, errors: bool = False, min_interval_s: float = 0) -> list[Step]:
+        """The last steps in a row that have the action of the last one.
+
+        Args:
+            errors: each has to be a failure of the tool.
+            min_interval_s: a step that came this long after the one before, seconds, begins the row; 0: none does.
+        """
+        row: list[Step] = []
+        for step in reversed(self.ring):
+            if row and (step.action != row[0].action or not step.action):
+                break
+            if errors and not step.error:
+                break
+            if row and min_interval_s and row[-1].end_ns - step.end_ns >= min_interval_s * 1e9:
+                break
+            row.append(step)
+        return row[::-1]
 
     def distinct(self, period: int) -> bool:
         """Whether the last `period` steps are more than one step repeated."""

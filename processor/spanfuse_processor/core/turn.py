@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_LANES, PromptRun, SessionState
-from spanfuse_processor.core.steps import Step, Steps, mix
+from spanfuse_processor.core.steps import MASK, Step, Steps, mix
 from spanfuse_schemas import Call, Fingerprint, Message, Rules
 from spanfuse_schemas.fingerprint import alike, input_print
-from spanfuse_schemas.policy import Near
 
 
 class Turn(NamedTuple):
@@ -26,6 +26,8 @@ class Turn(NamedTuple):
     """Canonical hash of the tool calls this call issued; 0: none, or unknown. Their observation comes with the next call."""
     pending_rules: Rules | None = None
     """The settings for the tool of `pending`."""
+    again: bool = False
+    """A tool span that tells of an execution which another span has told of."""
 
 
 def number(text: str) -> int:
@@ -42,34 +44,50 @@ def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
     """Bring a call into the session's step model."""
     agent, team = call.agent, call.team
     if call.kind == "tool":
-        step = _tool_step(session, call)
-        return Turn(call, book.of(agent, team, step.tool if step else ""), step)
+        step, again = _tool_step(session, call)
+        return Turn(call, book.of(agent, team, step.tool if step else ""), step, again=again)
     if call.error_type or call.operation == "embeddings" or call.content == "structure":
         return Turn(call, book.of(agent, team))
-    step = _turn_step(session, call) if call.prior else _prompt_step(session, call)
+    step = _turn_step(session, call) if call.answers is not None else _prompt_step(session, call)
     rules = book.of(agent, team, step.tool if step else "")
-    run = _extend_run(session, call, rules.near)
+    run = _extend_run(session, call, rules)
     acted = call.action
-    if acted is None or not acted.canon or not (tool := call.actions[0].tool):
+    if acted is None or not call.called or not acted.canon:
         return Turn(call, rules, step, run)
-    return Turn(
-        call, rules, step, run, int(acted.canon, 16), book.of(agent, team, tool if len(call.actions) == 1 else "")
-    )
+    tool = call.called[0] if len(call.called) == 1 else ""
+    return Turn(call, rules, step, run, int(acted.canon, 16), book.of(agent, team, tool))
 
 
-def _tool_step(session: SessionState, call: Call) -> Step | None:
-    """A tool span that shows arguments and result is a step; parallel siblings are one step together."""
+def _tool_step(session: SessionState, call: Call) -> tuple[Step | None, bool]:
+    """A tool span that shows arguments and result is a step; parallel siblings are one step together.
+
+    Returns:
+        The step, and whether the span tells of an execution that another span has told of.
+    """
     action = call.action
     if action is None or not action.canon or call.output is None:
-        return None
-    tool = call.actions[0].tool
-    session.open_tools = [*session.open_tools[-15:], tool]
+        return None, False
+    tool = call.called[0] if call.called else ""
     result = input_print((Message(role="tool", print=call.output),)) or call.output
     step = _step("tool", session, call, action, result, tool, bool(call.error_type))
+    if _told_before(session.steps, step):
+        return None, True
+    session.open_tools = [*session.open_tools[-15:], tool]
     last = session.steps.last
     if last and last.kind == "tool" and last.parent == step.parent and call.start_ns < last.end_ns:
         step = _joined(session, call.agent, last, step)
-    return _append(session, call.agent, step)
+    return _append(session, call.agent, step), False
+
+
+def _told_before(steps: Steps, step: Step) -> bool:
+    """Whether a span inside this one has told of the same execution (two instrumentations), or a model call that came after
+    it and arrived before it."""
+    last = steps.last
+    if last is not None and last.kind == "tool" and last.parent == step.span_id and last.action == step.action:
+        return True
+    return step.action in steps.actions and any(
+        s.kind == "turn" and s.action == step.action and s.end_ns > step.end_ns for s in steps.ring
+    )
 
 
 def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Step:
@@ -78,13 +96,12 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
     if last.canon and not session.steps.count(last.canon):
         lane(session, agent).novel -= 1
     return last._replace(
-        exact=(last.exact + sibling.exact) % 2**64 if last.exact and sibling.exact else 0,
-        canon=(last.canon + sibling.canon) % 2**64 if last.canon and sibling.canon else 0,
-        action_exact=(last.action_exact + sibling.action_exact) % 2**64,
-        action=(last.action + sibling.action) % 2**64,
-        observation=(last.observation + sibling.observation) % 2**64,
+        exact=(last.exact + sibling.exact) & MASK if last.exact and sibling.exact else 0,
+        canon=(last.canon + sibling.canon) & MASK if last.canon and sibling.canon else 0,
+        action_exact=(last.action_exact + sibling.action_exact) & MASK,
+        action=(last.action + sibling.action) & MASK,
+        observation=0,
         tool="",
-        near=0,
         error=last.error and sibling.error,
         span_id=sibling.span_id,
         end_ns=max(last.end_ns, sibling.end_ns),
@@ -93,28 +110,15 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
 
 def _turn_step(session: SessionState, call: Call) -> Step | None:
     """The action that the last assistant message took, and what came back."""
-    tools = [a.tool for a in call.prior if a.tool]
-    if session.open_tools and tools and _restated(session, tools):
+    action, tools = call.answers, call.answered
+    if (session.open_tools and tools and _restated(session, tools)) or action is None or call.input is None:
         return None
-    action = call.answers
-    if action is None or call.input is None:
-        return None
-    messages = call.messages
-    failed = bool(messages) and all(m.error for m in messages)
-    step = _step(
-        "turn",
-        session,
-        call,
-        action,
-        call.input,
-        tools[0] if len(tools) == 1 else "",
-        failed,
-        bool(messages) and messages[0].restates,
-    )
+    tool = tools[0] if len(tools) == 1 else ""
+    step = _step("turn", session, call, action, call.input, tool, call.failed, call.restates)
     return None if _is_sibling(session.steps, call, step) else _append(session, call.agent, step)
 
 
-def _restated(session: SessionState, tools: list[str]) -> bool:
+def _restated(session: SessionState, tools: Sequence[str]) -> bool:
     """Whether tool spans have told of these tool calls already; if so, they are told off."""
     seen = list(session.open_tools)
     for tool in tools:
@@ -126,12 +130,15 @@ def _restated(session: SessionState, tools: list[str]) -> bool:
 
 
 def _prompt_step(session: SessionState, call: Call) -> Step | None:
-    """The agent starts over: the prompt is all there is."""
+    """The agent starts over: the prompt is all there is. What was newly observed since the last prompt ends a cycle."""
     if call.input is None:
         return None
     step = _step("prompt", session, call, call.input, call.input, "", False)
     if _is_sibling(session.prompts, call, step):
         return None
+    run = lane(session, call.agent)
+    if run.novel != run.novel_before:
+        session.prompts.break_runs()
     session.prompts.append(step)
     return step
 
@@ -161,8 +168,6 @@ def _step(
         act_exact,
         act,
         obs,
-        int(action.near, 16) if action.near else 0,
-        action.size,
         tool,
         error,
         restated,
@@ -181,46 +186,41 @@ def _append(session: SessionState, agent: str, step: Step) -> Step:
     return step
 
 
-def _extend_run(session: SessionState, call: Call, near: Near) -> PromptRun | None:
+def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | None:
     """Count the same new input in a row, as long as neither the history grows nor anything new was observed."""
     new = call.input
     if new is None or not new.canon:
         return None
     run = lane(session, call.agent)
-    canon = number(new.canon)
+    canon, near = int(new.canon, 16), rules.near
     same = canon == run.canon or (
         run.near != 0 and near.mode != "off" and alike(hexed(run.near), run.size, new.near, new.size, near.max_distance)
     )
     if same and call.start_ns < run.end_ns:
         return None  # siblings in parallel ask once
-    if same and call.history <= run.history and run.novel == run.novel_before:
+    waited_ns = call.end_ns - run.end_ns
+    pause_s = rules.repeat_prompt.min_interval_s
+    goes_on = same and call.history <= run.history and run.novel == run.novel_before
+    if goes_on and not (pause_s and waited_ns >= pause_s * 1e9):
         run.count += 1
-        run.exact_count = run.exact_count + 1 if number(new.exact) == run.exact else 1
+        run.exact_count = run.exact_count + 1 if int(new.exact, 16) == run.exact else 1
     else:
         run.count = run.exact_count = 1
-        run.span_id, run.since_ns = number(call.span_id), call.end_ns
+        run.span_id, run.since_ns = int(call.span_id, 16), call.end_ns
         run.spent = session.cost_nano_usd - call.cost_nano_usd
-    run.exact, run.canon, run.near, run.size = number(new.exact), canon, number(new.near), new.size
+    run.exact, run.canon, run.near, run.size = int(new.exact, 16), canon, number(new.near), new.size
     run.history, run.end_ns, run.novel_before = call.history, call.end_ns, run.novel
     return run
-
-
-def alike_actions(a: Step, b: Step, max_distance: int) -> bool:
-    """Whether two steps brought the same observation by actions whose long texts are near; never if `max_distance` < 0."""
-    return (
-        max_distance >= 0
-        and a.observation == b.observation != 0
-        and alike(hexed(a.near), a.near_size, hexed(b.near), b.near_size, max_distance)
-    )
 
 
 def lane(session: SessionState, agent: str) -> PromptRun:
     """The agent's lane; the one that was silent longest makes room for a ninth."""
     lanes = session.lanes
-    run = lanes.pop(agent, None)
-    if run is None:
-        run = PromptRun()
-        if len(lanes) >= MAX_LANES:
-            del lanes[next(iter(lanes))]
+    run = lanes.get(agent)
+    if run is not None and len(lanes) == 1:
+        return run
+    run = lanes.pop(agent, None) or PromptRun()
+    if len(lanes) >= MAX_LANES:
+        del lanes[next(iter(lanes))]
     lanes[agent] = run
     return run

@@ -40,11 +40,12 @@ class Content:
             "content": self.mode,
             "history": prints.history,
             "input": prints.input or input_print(prints.messages),
-            "messages": prints.messages,
-            "prior": prints.prior,
+            "failed": bool(prints.messages) and all(m.error for m in prints.messages),
+            "restates": any(m.restates for m in prints.messages),
             "answers": action_print(prints.prior),
-            "actions": prints.actions,
+            "answered": tuple(a.tool for a in prints.prior if a.tool),
             "action": action_print(prints.actions),
+            "called": tuple(a.tool for a in prints.actions if a.tool),
             "output": prints.output,
         }
 

@@ -7,7 +7,7 @@ As in repeat.no_progress, a cycle that the next observation would complete is fo
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
+from spanfuse_processor.core.finding import Finding, action_of, evidence, prints_of
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, Steps
 from spanfuse_processor.core.turn import Turn
@@ -68,8 +68,7 @@ def _finding(steps: Steps, session: SessionState, turn: Turn, rule: Cycle, perio
             unit="rounds",
             period=period,
         ),
-        loop=tuple({print_of(s): None for s in round_}),
-        scope="all" if any(s.kind == "tool" for s in round_) else "loop",
+        loop=prints_of(round_),
         conditional=foreseen,
     )
 

@@ -24,12 +24,12 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
 
 
 def _tool_cap(session: SessionState, turn: Turn, rule: Limits) -> Finding | None:
-    for action in turn.call.actions:
-        cap = rule.max_tool_calls.get(action.tool, rule.max_tool_calls.get("*"))
+    for tool in turn.call.called:
+        cap = rule.max_tool_calls.get(tool, rule.max_tool_calls.get("*"))
         # A tool call shows in the model call that asked for it, in the span that executed it, or in both.
-        count = max(session.tool_actions.get(action.tool, 0), session.tool_spans.get(action.tool, 0))
-        if action.tool and cap is not None and count >= cap:
-            return _finding(session, turn, rule, "max_tool_calls", count, cap, "calls", action.tool)
+        count = max(session.tool_actions.get(tool, 0), session.tool_spans.get(tool, 0))
+        if cap is not None and count >= cap:
+            return _finding(session, turn, rule, "max_tool_calls", count, cap, "calls", tool)
     return None
 
 

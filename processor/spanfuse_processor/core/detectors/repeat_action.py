@@ -5,13 +5,9 @@ Something comes back each time, so it may well be progress: the agent is nudged 
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.core.steps import Step
-from spanfuse_processor.core.turn import Turn, hexed
-from spanfuse_schemas import LoopPrint
+from spanfuse_processor.core.turn import Turn
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
@@ -25,7 +21,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     actions = session.steps.actions
     if len(actions) < rule.nudge_at or actions[-rule.nudge_at] != step.action:
         return None  # cheap way out of nearly every call
-    run = _run(session, rule.min_interval_s)
+    run = session.steps.run(min_interval_s=rule.min_interval_s)
     if len(run) < rule.nudge_at:
         return None
     block = len(run) >= rule.count and rule.mode in ("block", "shadow")
@@ -45,14 +41,5 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
             unit="repeats",
             tool=step.tool,
         ),
-        loop=(LoopPrint(action=hexed(step.action)),),
-        scope="loop" if step.kind == "turn" else "all",
+        loop=any_result_of(step),
     )
-
-
-def _run(session: SessionState, min_interval_s: float) -> list[Step]:
-    """The steps at the end with one action, without those that waited long enough after the one before."""
-    ring = list(session.steps.ring)[-session.steps.run() :]
-    if not min_interval_s:
-        return ring
-    return ring[:1] + [b for a, b in pairwise(ring) if b.end_ns - a.end_ns < min_interval_s * 1e9]

@@ -5,10 +5,9 @@ Only in a row: a test that fails between edits is work. Failures of the provider
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.core.turn import Turn, hexed
-from spanfuse_schemas import LoopPrint
+from spanfuse_processor.core.turn import Turn
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
@@ -18,10 +17,9 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         return None
     rules = turn.rules
     rule = rules.repeat_error
-    count = session.steps.run(errors=True)
-    if rule.exempt or count < rule.count:
+    run = session.steps.run(errors=True, min_interval_s=rule.min_interval_s)
+    if rule.exempt or len(run) < rule.count:
         return None
-    run = list(session.steps.ring)[-count:]
     exact = len({s.action_exact for s in run}) == 1
     mode = rule.mode if exact else rules.near.mode
     if mode == "off":
@@ -32,16 +30,15 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         rule="repeat.error" if exact else "near.error",
         mode=mode,
         action=action_of(mode),
-        message=f"{what} failed {count} times in a row with {how} arguments. Read the error, then try something else.",
+        message=f"{what} failed {len(run)} times in a row with {how} arguments. Read the error, then try something else.",
         evidence=evidence(
             session,
             call,
             (run[0].span_id, run[0].end_ns, run[0].spent),
-            count=count,
+            count=len(run),
             threshold=rule.count,
             unit="repeats",
             tool=step.tool,
         ),
-        loop=(LoopPrint(action=hexed(step.action)),),
-        scope="loop" if step.kind == "turn" else "all",
+        loop=any_result_of(step),
     )

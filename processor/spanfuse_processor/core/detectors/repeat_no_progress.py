@@ -7,13 +7,13 @@ missing, the finding is conditional: a Guard refuses the next call if it brings 
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence, print_of
+from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence, prints_of
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
-from spanfuse_processor.core.turn import Turn, alike_actions, hexed
-from spanfuse_schemas import LoopPrint, Rules
+from spanfuse_processor.core.turn import Turn
+from spanfuse_schemas import Rules
 from spanfuse_schemas.detection import Mode
-from spanfuse_schemas.policy import Repeat
+from spanfuse_schemas.policy import NoProgress
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
@@ -34,11 +34,10 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     rule = rules.repeat_no_progress
     if rule.exempt or (rule.mode == "off" and rules.near.mode == "off"):
         return None
-    near = rules.near.max_distance if rules.near.mode != "off" and step.near else -1
-    if near < 0 and not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
+    if not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
         return None
     recent = list(session.steps.ring)[-(rule.within - foreseen) :]
-    equal = [s for s in recent if s.canon == step.canon or _alike(s, step, near)]
+    equal = [s for s in recent if s.canon == step.canon or _incomparable(s, step)]
     if rule.min_interval_s:
         equal = _close_together(equal, rule)
     exact = sum(s.exact == step.exact for s in equal) + foreseen >= rule.count
@@ -50,12 +49,12 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     return _finding(session, turn, step, equal, rule.count, exact, foreseen, mode)
 
 
-def _alike(a: Step, b: Step, near: int) -> bool:
-    """Whether two steps are the same but for what cannot be compared: an observation inside a restated task."""
-    return (a.restated and b.restated and a.action == b.action and bool(a.tool)) or alike_actions(a, b, near)
+def _incomparable(a: Step, b: Step) -> bool:
+    """Whether two steps are the same but for what cannot be compared: observations inside a restated task."""
+    return a.restated and b.restated and a.action == b.action and bool(a.tool)
 
 
-def _close_together(steps: list[Step], rule: Repeat) -> list[Step]:
+def _close_together(steps: list[Step], rule: NoProgress) -> list[Step]:
     """The steps at the end of which each came sooner after the one before than the minimum interval."""
     kept = steps[-1:]
     for step in reversed(steps[:-1]):
@@ -78,16 +77,13 @@ def _finding(
     count = len(equal) + foreseen
     what = f"`{step.tool}` was called" if step.tool else "The same action was taken"
     how = "the same" if exact else "nearly the same"
-    message = (
-        f"{what} {count} times with {how} arguments and {how} result. Nothing new can come of it: change the approach, "
-        "or finish with what is known."
-    )
     first = equal[0]
     return Finding(
         rule="repeat.no_progress" if exact else "near.no_progress",
         mode=mode,
         action=action_of(mode),
-        message=message,
+        message=f"{what} {count} times with {how} arguments and {how} result. Nothing new can come of it: change the "
+        "approach, or finish with what is known.",
         evidence=evidence(
             session,
             turn.call,
@@ -97,7 +93,6 @@ def _finding(
             unit="repeats",
             tool=step.tool,
         ),
-        loop=(LoopPrint(action=hexed(step.action)),) if step.restated else tuple({print_of(s): None for s in equal}),
-        scope="loop" if step.kind == "turn" else "all",
+        loop=any_result_of(step) if step.restated else prints_of(equal),
         conditional=bool(foreseen),
     )

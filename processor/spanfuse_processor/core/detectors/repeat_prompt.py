@@ -40,5 +40,5 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
             unit="repeats",
         ),
         loop=(LoopPrint(canon=hexed(run.canon), near=near, size=run.size if near else 0),),
-        scope="loop",
+        max_distance=rules.near.max_distance,
     )

@@ -49,6 +49,8 @@ def _count(pace: Velocity, call: Call) -> bool:
     sibling = parent != 0 and parent == pace.parent and call.start_ns < pace.until_ns
     pace.parent, pace.until_ns = parent, max(pace.until_ns, call.end_ns) if sibling else call.end_ns
     minute = call.end_ns // MINUTE_NS
+    if minute < pace.minute:
+        return False  # its clock, or the one before it, is wrong: no rate can be told
     if minute > pace.minute:
         if pace.current:
             pace.baseline = [*pace.baseline[-(MAX_BASELINE - 1) :], pace.current]
