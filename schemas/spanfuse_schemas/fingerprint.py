@@ -116,12 +116,12 @@ def hamming(a: str, b: str) -> int:
     return (int(a, 16) ^ int(b, 16)).bit_count()
 
 
-def alike(a: str, a_size: int, b: str, b_size: int, max_distance: int) -> bool:
-    """Whether two texts are near: SimHashes within `max_distance` bits, and lengths within half a percent (8 characters
-    at least), since a history that grows by a turn is near in bits and yet no repetition."""
-    if not a or not b or abs(a_size - b_size) > max(8, a_size // 200):
+def alike(known: str, known_size: int, new: str, new_size: int, max_distance: int) -> bool:
+    """Whether a new text is near a known one: SimHashes within `max_distance` bits, and about as long: at most 8 characters
+    longer, since a history that grows by a turn is near in bits and yet no repetition, and at most half a percent shorter."""
+    if not known or not new or not -8 <= known_size - new_size <= max(8, known_size // 200):
         return False
-    return hamming(a, b) <= max_distance
+    return hamming(known, new) <= max_distance
 
 
 def fingerprint(value: Any, *, truncated: bool = False) -> Fingerprint:

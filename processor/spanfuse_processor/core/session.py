@@ -29,7 +29,7 @@ class PromptRun:
 
     def __init__(self) -> None:
         self.exact = self.canon = self.near = self.size = 0
-        """Of the last new input: hashes, and its length in characters."""
+        """Of the last new input: hashes; of the first of the run: length, characters, so that small growth adds up."""
         self.history = 0
         """Messages before it."""
         self.count = self.exact_count = 0

@@ -208,7 +208,8 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
         run.count = run.exact_count = 1
         run.span_id, run.since_ns = int(call.span_id, 16), call.end_ns
         run.spent = session.cost_nano_usd - call.cost_nano_usd
-    run.exact, run.canon, run.near, run.size = int(new.exact, 16), canon, number(new.near), new.size
+    run.exact, run.canon, run.near = int(new.exact, 16), canon, number(new.near)
+    run.size = run.size if run.count > 1 else new.size
     run.history, run.end_ns, run.novel_before = call.history, call.end_ns, run.novel
     return run
 
