@@ -21,8 +21,14 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 CONFIG: dict[str, Any] = {"service": {"mode": "enforce"}, "policies": AGENT_RULES}
 
 
+PAUSE_S = {"embedded": 0.1, "stream": 0.25}
+"""Between two calls of an agent. On Kafka a decision takes 15 ms (see `python -m bench delay`), but here a dozen agents, the
+broker, the worker and the tests share two cores, and what is tested is which call is stopped."""
+
+
 def play(deployment: Deployment, plans: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Run plans in one agent process, at the same time; outcomes by session."""
+    plans = [{"pause_s": PAUSE_S[deployment.name], **plan} for plan in plans]
     command = [sys.executable, "-m", "tests.support.wire_agent", "--otlp", deployment.otlp, "--guard", deployment.guard]
     text = "\n".join(json.dumps(p) for p in plans)
     ran = subprocess.run(command, input=text, capture_output=True, text=True, timeout=120, check=False)

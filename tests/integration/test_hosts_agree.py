@@ -57,16 +57,45 @@ def tool_span(number: int, session: str, tool: str, arguments: str, result: str)
     }
 
 
+def with_history(number: int, turn: int, kind: str, session: str) -> list[dict[str, Any]]:
+    """A turn of a tool-calling agent: the model call that hears of the last result and asks again, and the tool's span, which
+    for one of two agents of the session is missing. `search` finds the same for a while, `break` fails anew each time."""
+    found = "no rows" if turn % 8 else f"row {turn}"
+    result = found if kind == "search" else f"Error: line {turn} is wrong"
+    asked = [{"type": "tool_call", "id": "c", "name": kind, "arguments": {"q": "x", "request_id": f"r{turn}"}}]
+    messages = [{"role": "user", "parts": [{"type": "text", "content": "Find it."}]}]
+    if turn > 1:
+        answer = {"type": "tool_call_response", "id": "c", "response": result}
+        messages += [{"role": "assistant", "parts": asked}, {"role": "tool", "parts": [answer]}]
+    span = chat_span(number, [], session=session, tokens=(10, 5))
+    own = {"gen_ai.input.messages": messages, "gen_ai.output.messages": [{"role": "assistant", "parts": asked}]}
+    kept = [a for a in span["attributes"] if a["key"] not in own]
+    agent = f"{kind}-agent-{turn % 2}"
+    span["attributes"] = [
+        *kept,
+        *(attribute(k, json.dumps(v)) for k, v in own.items()),
+        attribute("gen_ai.agent.name", agent),
+    ]
+    if turn % 2:
+        return [span]
+    return [span, tool_span(number, session, kind, json.dumps({"q": "x", "request_id": f"r{turn}"}), result)]
+
+
 def traffic() -> list[bytes]:
     """Export requests of sessions that work, repeat, cycle, fail, spend and poll, mixed; some requests come twice."""
     rnd, requests, turns = random.Random(11), [], dict[str, int]()
-    for number in range(260):
-        kind = rnd.choice(["work", "repeat", "cycle", "fail", "poll"])
+    for number in range(420):
+        kind = rnd.choice(["work", "repeat", "cycle", "fail", "poll", "search", "break", "near"])
         session = f"{kind}-{rnd.randrange(3)}"
         turn = turns[session] = turns.get(session, 0) + 1
-        text = {"repeat": "Are we there yet?", "cycle": f"Look at side {turn % 2}."}.get(
-            kind, f"Ask {number} of {session}"
-        )
+        if kind in ("search", "break"):
+            requests.append(json.dumps(request(*with_history(number, turn, kind, session))).encode())
+            continue
+        text = {
+            "repeat": "Are we there yet?",
+            "near": f"Ask again, attempt {turn}.",
+            "cycle": f"Look at side {turn % 2}.",
+        }.get(kind, f"Ask {number} of {session}")
         span = chat_span(number, [("user", text)], session=session, tokens=(rnd.randrange(2000), 50))
         if kind == "fail":
             span["status"] = {"code": 2, "message": "overloaded"}
@@ -90,9 +119,9 @@ def core(spans: list[bytes]) -> Totals:
     normaliser = Normaliser(prices_of(config.pricing))
     batches: list[CallBatch] = [normaliser.batch(decode(data, "json"), START_NS + 10**15) for data in spans]
     found = expected(batches, config.policy())
-    assert {json.loads(d)["rule"] for d in found.detections.values()} >= {
-        "repeat.prompt", "cycle", "errors", "budget.session", "limits.max_steps", "repeat.no_progress"
-    }  # fmt: skip
+    wanted = ("repeat.prompt", "near.prompt", "repeat.no_progress", "near.no_progress", "cycle", "errors")
+    fired = {json.loads(d)["rule"] for d in found.detections.values()}
+    assert fired >= {*wanted, "budget.session", "limits.max_steps"}
     return found
 
 
