@@ -48,17 +48,20 @@ def prints_of(steps: Iterable[Step]) -> tuple[LoopPrint, ...]:
     By the action and what it brings; by the action alone where a tool span told of it, since a framework may write a result
     differently into the messages. Not at all for parallel calls told by spans: then every call is meant.
     """
-    prints: dict[LoopPrint, None] = {}
+    found: dict[tuple[str, int, int], None] = {}
     for step in steps:
         if step.kind == "prompt":
-            prints[LoopPrint(canon=hexed(step.observation))] = None
+            found["prompt", step.observation, 0] = None
         elif step.kind == "turn":
-            prints[LoopPrint(canon=hexed(step.observation), action=hexed(step.action))] = None
+            found["turn", step.observation, step.action] = None
         elif step.tool:
-            prints[LoopPrint(action=hexed(step.action), fresh=True)] = None
+            found["tool", 0, step.action] = None
         else:
             return ()
-    return tuple(prints)
+    return tuple(
+        LoopPrint(canon=hexed(observation), action=hexed(action), fresh=kind == "tool")
+        for kind, observation, action in found
+    )
 
 
 def any_result_of(step: Step) -> tuple[LoopPrint, ...]:
