@@ -82,11 +82,11 @@ def test_calls_of_a_session_go_to_its_partition_in_order() -> None:
 
 
 def test_a_message_too_large_is_split_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subject, "MAX_MESSAGE_BYTES", 3_000)
+    monkeypatch.setattr(subject, "MAX_MESSAGE_BYTES", 2_000)
     calls = [prompt(f"question {i}", at=i, session="s") for i in range(20)]
     values = [value for _, value in pack(calls, 4, Counter())]
     assert len(values) > 2
-    assert max(map(len, values)) <= 3_000
+    assert max(map(len, values)) <= 2_000
     assert [c for value in values for c in CallBatch.from_json(value).calls] == calls
 
 

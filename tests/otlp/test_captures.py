@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from spanfuse_processor.otlp.decode import decode, sniff
-from spanfuse_schemas import Call
+from spanfuse_schemas import Call, Message
+from spanfuse_schemas.fingerprint import input_print
 from tests.otlp.fixtures import NOW_NS, normaliser
 
 FOLDER: Final = Path(os.environ.get("SPANFUSE_CAPTURES") or Path(__file__).parents[3] / "shared" / "captures")
@@ -98,16 +99,17 @@ def test_an_agent_with_tools_takes_three_steps_and_answers(dialect: str) -> None
     calls = recorded(dialect, "tools")
     models, tools = model_calls(calls), [c for c in calls if c.kind == "tool"]
     names = ["get_weather", "get_weather", "convert_temp"]
-    assert [c.actions[0].tool for c in models] == [*names, ""]
-    assert [c.prior[0].tool if c.prior else "" for c in models] == ["", *names]
-    assert [c.messages[0].role for c in models] == ["user", "tool", "tool", "tool"]
-    assert [c.messages[0].tool for c in models[1:]] == names
+    called = [(name,) for name in names]
+    assert [c.called for c in models] == [*called, ()]
+    assert [c.answered for c in models] == [(), *called]
+    assert [c.answers is None for c in models] == [True, False, False, False]
     assert [c.history for c in models] == sorted({c.history for c in models})
-    assert [c.actions[0].tool for c in tools] == names
+    assert [c.called for c in tools] == called
     assert {c.agent for c in calls} == {"geo_agent"}
     for model, tool, after in zip(models, tools, models[1:], strict=False):
         assert model.action == tool.action == after.answers
-        assert tool.output == after.messages[0].print
+        assert tool.output is not None
+        assert after.input == input_print([Message(role="tool", print=tool.output)])
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -11,6 +11,8 @@ from spanfuse.messages import new_input, read_messages
 from spanfuse.texts import print_of
 from spanfuse_processor.otlp.dialects import DIALECTS, dialect_of
 from spanfuse_processor.otlp.dialects.flat import unflatten
+from spanfuse_schemas import Action
+from spanfuse_schemas.fingerprint import action_print
 from tests.otlp.fixtures import call, calls, span
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Paris"}'}}
@@ -88,9 +90,9 @@ def test_the_same_conversation_comes_to_the_same_call(dialect: str, attributes: 
     assert dialect_of(span(attributes)).name == dialect
     found = call(span(attributes))
     read = read_messages(CONVERSATION)
-    assert (found.history, found.messages, found.prior) == (3, read.messages, read.prior)
-    assert found.input == new_input(CONVERSATION)
-    assert found.actions[0].print == print_of("18 degrees.")
+    assert (found.history, found.input) == (3, new_input(CONVERSATION))
+    assert (found.answers, found.answered) == (read.answers, ("weather",))
+    assert (found.action, found.called) == (action_print([Action(print=print_of("18 degrees."))]), ())
     assert (found.provider, found.model, found.tokens.input, found.tokens.output) == ("openai", "gpt-4o", 100, 10)
 
 
@@ -107,7 +109,8 @@ class TestOpenInference:
         }
         found = call(span(attributes))
         assert found.input == new_input(CONVERSATION)
-        assert found.actions == found.prior
+        assert found.action is not None
+        assert (found.action, found.called) == (found.answers, ("weather",))
 
     def test_a_tool_call_told_twice_is_one_action(self) -> None:
         prefix = "llm.output_messages.0.message."
@@ -122,9 +125,9 @@ class TestOpenInference:
             prefix + "contents.0.tool_call.function.arguments": '{"city": "Paris"}',
         }
         kept = {k: v for k, v in OPENINFERENCE.items() if not k.startswith("llm.output")}
-        assert call(span(kept | twice)).actions == read_messages(CONVERSATION).prior
         only = {k: v for k, v in twice.items() if "tool_calls" not in k}
-        assert call(span(kept | only)).actions == read_messages(CONVERSATION).prior
+        for found in (call(span(kept | twice)), call(span(kept | only))):
+            assert (found.action, found.called) == (read_messages(CONVERSATION).answers, ("weather",))
 
     def test_metadata_names_session_user_and_team(self) -> None:
         metadata = json.dumps({"thread_id": "s", "user_id": "u", "team": "t"})
@@ -169,7 +172,7 @@ class TestOpenLLMetry:
             "traceloop.entity.output": '"{\\"temp\\": 18}"',
         }
         found = call(span(attributes))
-        assert found.actions[0].tool == "weather"
+        assert found.called == ("weather",)
         assert found.action == call(span(OPENLLMETRY_OLD)).answers
         assert found.output == print_of({"temp": 18})
 

@@ -14,7 +14,7 @@ from spanfuse.messages import Prints, new_input, read_messages
 from spanfuse.texts import print_of
 from spanfuse_processor.otlp.span import Span, SpanEvent
 from spanfuse_schemas import Action, Call, Message
-from spanfuse_schemas.fingerprint import fingerprint
+from spanfuse_schemas.fingerprint import action_print, fingerprint
 from tests.otlp.fixtures import NOW_NS, SECOND, TRACE, call, calls, chat, normaliser, says, span
 
 ASK = [says("Be brief.", "system"), says("How warm is Paris?")]
@@ -44,7 +44,7 @@ def test_a_model_call_is_read_whole() -> None:
             },
         )
     )
-    assert found.model_dump(exclude={"messages", "prior", "actions", "answers", "action", "input", "output"}) == {
+    assert found.model_dump(exclude={"answers", "action", "input"}) == {
         "v": 1,
         "kind": "llm",
         "trace_id": TRACE,
@@ -70,19 +70,20 @@ def test_a_model_call_is_read_whole() -> None:
         "ttft_ns": SECOND // 4,
         "content": "content",
         "history": 3,
+        "failed": False,
+        "restates": False,
+        "answered": ("weather",),
+        "called": (),
+        "output": None,
     }
 
 
 def test_its_fingerprints_are_those_that_the_guard_computes() -> None:
     found = call(chat(input=HEARD, output=ACTED))
     read = read_messages(HEARD)
-    assert (found.messages, found.prior, found.input, found.answers) == (
-        read.messages,
-        read.prior,
-        new_input(HEARD),
-        read.answers,
-    )
-    assert found.actions == read_messages(HEARD[:3]).prior
+    assert (found.input, found.answers) == (new_input(HEARD), read.answers)
+    assert found.answered == tuple(a.tool for a in read.prior)
+    assert (found.action, found.called) == (read_messages(HEARD[:3]).answers, ("weather",))
     assert found.action == found.answers
 
 
@@ -240,7 +241,7 @@ class TestContent:
 
     def test_without_content_only_the_structure_is_known(self) -> None:
         found = call(chat())
-        assert (found.content, found.input, found.actions, found.output) == ("structure", None, (), None)
+        assert (found.content, found.input, found.action, found.output) == ("structure", None, None, None)
 
     def test_messages_may_be_values_in_place_of_json(self) -> None:
         structured = chat(attributes={"gen_ai.input.messages": HEARD, "gen_ai.output.messages": ACTED})
@@ -267,7 +268,7 @@ class TestContent:
             ]
         )
         assert call(found).input == new_input(ASK)
-        assert call(found).actions == read_messages(HEARD[:3]).prior
+        assert (call(found).action, call(found).called) == (read_messages(HEARD[:3]).answers, ("weather",))
 
     def test_messages_may_be_in_an_event_of_details(self) -> None:
         attributes = {"gen_ai.input.messages": json.dumps(HEARD), "gen_ai.output.messages": json.dumps(ACTED)}
@@ -281,7 +282,7 @@ class TestContent:
         using = normaliser()
         found = call(chat(input=json.dumps(HEARD)[:-20], output=ACTED), using)
         assert found.input is not None
-        assert (found.input.canon, found.input.exact, found.messages) == ("", "", ())
+        assert (found.input.canon, found.input.exact, found.answers) == ("", "", None)
         assert found.input.size > 0
         assert using.counters["content_truncated"] == 1
 
@@ -291,8 +292,8 @@ class TestContent:
             "a [clipped 900 chars, sha1 53a09188bfba]",
             "a [truncated]",
         ]
-        known = [call(chat(input=[says(text)])).messages[0].print.canon != "" for text in texts]
-        assert known == [True, True, False]
+        prints = [call(chat(input=[says(text)])).input for text in texts]
+        assert [found is not None and found.canon != "" for found in prints] == [True, True, False]
 
     def test_fingerprints_on_the_span_win_over_content(self) -> None:
         prints = Prints(
@@ -302,10 +303,9 @@ class TestContent:
             actions=(Action(print=fingerprint("done")),),
         )
         found = call(chat(input=HEARD, attributes={"spanfuse.fingerprint": prints.to_json().decode()}))
-        assert (found.content, found.history, found.messages) == ("fingerprint", 4, prints.messages)
-        assert found.input == new_input(prompt="secret")
-        assert (found.prior, found.actions) == (prints.prior, prints.actions)
-        assert found.answers is not None
+        assert (found.content, found.history, found.input) == ("fingerprint", 4, new_input(prompt="secret"))
+        assert (found.answers, found.answered) == (action_print(prints.prior), ("t",))
+        assert (found.action, found.called) == (action_print(prints.actions), ())
 
     @pytest.mark.parametrize("bad", ["{", "[]", '{"history": "x"}', 5, {"messages": [{}]}])
     def test_fingerprints_that_are_none_are_counted_and_the_content_is_used(self, bad: Any) -> None:
@@ -313,9 +313,34 @@ class TestContent:
         found = call(chat(input=HEARD, attributes={"spanfuse.fingerprint": bad}), using)
         assert (found.content, using.counters["fingerprint_invalid"]) == ("content", 1)
 
+    @pytest.mark.parametrize(
+        ("results", "also", "failed"),
+        [
+            (["Error: no such city"], [], True),
+            (["Error: no such city", "Error: no such city"], [], True),
+            (["Error: no such city", "18"], [], False),
+            (["18"], [], False),
+            (["Error: no such city"], [says("Try Rome.")], False),
+            ([], [says("Try Rome.")], False),
+        ],
+    )
+    def test_a_turn_has_failed_if_all_that_is_new_are_failures(
+        self, results: list[str], also: list[Any], failed: bool
+    ) -> None:
+        answers = [{"role": "tool", "tool_call_id": "c1", "content": result} for result in results]
+        assert call(chat(input=[*ASK, *ACTED, *answers, *also])).failed is failed
+
+    def test_a_task_that_is_stated_anew_is_told(self) -> None:
+        """Some frameworks send the template each turn, with what was observed somewhere inside."""
+        task = "You have tools. Answer the question as well as you can. " * 5
+        again = [says(task), *ACTED, says(task + "Observation: 18")]
+        assert call(chat(input=again)).restates is True
+        assert call(chat(input=[says(task), *ACTED, says("Observation: 18")])).restates is False
+
     def test_thousands_of_new_messages_stay_small(self) -> None:
-        found = call(chat(input=[says(str(i)) for i in range(3000)]))
-        assert (found.messages, found.input is not None and found.input.size > 0) == ((), True)
+        found = call(chat(input=[says(str(i)) for i in range(3000)])).input
+        assert found is not None
+        assert (found.canon, found.size > 0) == ("", True)
 
 
 class TestTools:
@@ -324,14 +349,15 @@ class TestTools:
     def test_arguments_and_result_are_those_that_the_model_sees(self) -> None:
         values = {"gen_ai.tool.call.arguments": '{"city":"Paris"}', "gen_ai.tool.call.result": '{"temp": 18}'}
         found = call(tool(values))
-        assert found.actions == read_messages(HEARD[:3]).prior
+        assert (found.action, found.called) == (read_messages(HEARD[:3]).answers, ("weather",))
         assert found.output == print_of({"temp": 18})
         assert (found.kind, found.content, found.cost_nano_usd, found.error_type) == ("tool", "content", 0, "")
 
     def test_without_content_the_name_of_the_tool_is_known(self) -> None:
         found = call(tool())
         assert (found.content, found.output) == ("structure", None)
-        assert (found.actions[0].tool, found.actions[0].print.canon) == ("weather", "")
+        assert found.action is not None
+        assert (found.called, found.action.canon) == (("weather",), "")
 
     def test_an_exception_is_its_result(self) -> None:
         failed = tool({"gen_ai.tool.call.arguments": "{}", "error.type": "TimeoutError"}, error="too slow")

@@ -17,6 +17,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 
+from spanfuse.messages import new_input
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
 from spanfuse_schemas import Call
@@ -82,4 +83,4 @@ def test_spans_of_the_sdk_arrive_as_calls(make: Any, compress: bool) -> None:
     assert (call.session, call.agent, call.model, call.finish_reason) == ("s-1", "shop", "gpt-4o", "stop")
     assert (call.tokens.input, call.cost_nano_usd) == (1000, 1000 * 2500 + 100 * 10_000)
     assert call.trace_id == f"{span.get_span_context().trace_id:032x}"
-    assert [m.role for m in call.messages] == ["user"]
+    assert call.input == new_input(prompt="Hi")
