@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pydantic import Field
+
 from spanfuse.parts import (
     CALL_TYPES,
     RESULT_TYPES,
@@ -29,6 +31,9 @@ from spanfuse_schemas.record import Record
 FINGERPRINT_ATTRIBUTE: Final = "spanfuse.fingerprint"
 """Span attribute with the JSON of `Prints`: where it is set, ingest needs no content and looks at none."""
 
+MAX_ITEMS: Final = 256
+"""New messages, and actions, that the prints of one call hold at most."""
+
 RESTATED_CHARS: Final = 200
 """Two messages that begin with the same text of this length, characters, have been made from one template."""
 
@@ -39,17 +44,20 @@ _RESULT_KEYS: Final = ("response", "result", "content", "output", "server_tool_c
 
 
 class Prints(Record):
-    """All fingerprints of one call, as they travel on its span in the attribute `spanfuse.fingerprint`."""
+    """All fingerprints of one call, as they travel on its span in the attribute `spanfuse.fingerprint`.
 
-    history: int = 0
+    What exceeds its bounds is invalid as a whole: ingest counts it and looks at the content instead.
+    """
+
+    history: int = Field(default=0, ge=0, lt=2**31)
     """As `Call.history`."""
     input: Fingerprint | None = None
     """As `Call.input`; computed from `messages` where it is left out."""
-    messages: tuple[Message, ...] = ()
+    messages: tuple[Message, ...] = Field(default=(), max_length=MAX_ITEMS)
     """The messages that are new."""
-    prior: tuple[Action, ...] = ()
+    prior: tuple[Action, ...] = Field(default=(), max_length=MAX_ITEMS)
     """What the last assistant message before them did."""
-    actions: tuple[Action, ...] = ()
+    actions: tuple[Action, ...] = Field(default=(), max_length=MAX_ITEMS)
     """What this call did: its tool calls, else its text; for a tool execution, the execution."""
     output: Fingerprint | None = None
     """As `Call.output`."""

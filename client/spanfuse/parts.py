@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spanfuse_schemas.fingerprint import exact_hash
+from spanfuse_schemas.names import normal_name
 
 _ROLES: Final = {"model": "assistant", "ai": "assistant", "human": "user", "developer": "system", "function": "tool"}
 _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
@@ -44,8 +45,6 @@ _MEDIA_KEYS: Final = (
 
 _MEDIA_DEPTH: Final = 4
 """Levels at which the name of a medium is looked for."""
-_NAME_CHARS: Final = 256
-"""Names and ids are cut at this length, characters."""
 _ID_CHARS: Final = 256
 """Media named by something longer than this (inline data) is named by its hash."""
 
@@ -113,9 +112,8 @@ def _text_field(part: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 
 def name_of(part: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """A name or id, bounded, without what UTF-8 cannot hold."""
-    found = _text_field(part, keys)[:_NAME_CHARS]
-    return found if found.isascii() else found.encode("utf-8", "replace").decode()
+    """A name or id in its one form (`spanfuse_schemas.names`)."""
+    return normal_name(_text_field(part, keys))
 
 
 def content_of(body: Any, *, thoughts: bool = True) -> Any:

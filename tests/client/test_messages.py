@@ -15,6 +15,7 @@ from spanfuse import texts
 from spanfuse.messages import Conversation, new_input, read_actions, read_messages
 from spanfuse.texts import is_truncated, looks_failed, print_of
 from spanfuse_schemas.fingerprint import fingerprint
+from spanfuse_schemas.names import normal_name
 
 Messages = list[dict[str, Any]]
 
@@ -219,7 +220,8 @@ def test_names_and_roles_are_bounded_and_can_be_written_as_utf8() -> None:
     messages[2]["parts"][1] |= {"name": "\ud800" + "x" * 5000, "id": "\udfff"}
     messages[3]["parts"][0] |= {"id": "\udfff"}
     found = read_messages([*messages, {"role": "\ud800" * 1000, "content": "x"}])
-    assert found.prior[0].tool == "?" + "x" * 255
+    assert found.prior[0].tool == normal_name("\ud800" + "x" * 5000)
+    assert len(found.prior[0].tool) == 256
     assert [m.role for m in found.messages] == ["tool", "user"]
     assert found.messages[0].tool == found.prior[0].tool
 

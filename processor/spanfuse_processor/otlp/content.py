@@ -6,9 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
-
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, read_actions, read_messages
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE, MAX_ITEMS, Prints, read_actions, read_messages
 from spanfuse.texts import is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
 from spanfuse_processor.otlp.failure import error_message
@@ -17,9 +15,10 @@ from spanfuse_processor.otlp.values import find, load_json, name
 from spanfuse_schemas import Action, Fingerprint
 from spanfuse_schemas.call import ContentMode
 from spanfuse_schemas.fingerprint import action_print, input_print
+from spanfuse_schemas.names import normal_name
 
-MAX_FRESH: Final = 256
-"""New messages, and actions, kept of one call; beyond, they are as good as truncated."""
+MAX_SIZE: Final = 2**31
+"""Longest text that a stated fingerprint can be of, characters: the sizes of a turn's items are added up."""
 
 
 @dataclass(slots=True)
@@ -51,16 +50,33 @@ class Content:
 
 
 def stated_prints(span: Span, counters: Counter[str]) -> Prints | None:
-    """The fingerprints that the agent's process put on its span."""
+    """The fingerprints that the agent's process put on its span; `None` where there are none, or none that can be (counted)."""
     stated = span.attributes.get(FINGERPRINT_ATTRIBUTE)
     if stated is None:
         return None
     try:
         found: Prints = Prints.from_json(stated) if isinstance(stated, str) else Prints.model_validate(stated)
-    except ValidationError:
+        return _with_names(found)
+    except ValueError:
         counters["fingerprint_invalid"] += 1
         return None
-    return found
+
+
+def _with_names(prints: Prints) -> Prints:
+    """With the names of tools in their one form, as content has them.
+
+    Raises:
+        ValueError: a size cannot be.
+    """
+    turns = (*(m.print for m in prints.messages), *(a.print for a in (*prints.prior, *prints.actions)))
+    if any(found is not None and found.size > MAX_SIZE for found in (prints.input, prints.output, *turns)):
+        raise ValueError("larger than any text")
+    named = {"prior": tuple(map(_named, prints.prior)), "actions": tuple(map(_named, prints.actions))}
+    return prints.model_copy(update=named)
+
+
+def _named(action: Action) -> Action:
+    return action.model_copy(update={"tool": normal_name(action.tool), "call_id": normal_name(action.call_id)})
 
 
 def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Content:
@@ -83,14 +99,14 @@ def _with_input(messages: Messages, actions: tuple[Action, ...]) -> Prints:
     if isinstance(messages, Cut):
         return Prints(input=Fingerprint(size=messages.size), actions=actions)
     read = read_messages(messages)
-    if len(read.messages) > MAX_FRESH:
+    if len(read.messages) > MAX_ITEMS:  # as good as truncated
         size = sum(m.print.size for m in read.messages)
         return Prints(history=read.history, input=Fingerprint(size=size), actions=actions)
     return Prints(history=read.history, messages=read.messages, prior=_few(read.prior), actions=actions)
 
 
 def _few(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    if len(actions) <= MAX_FRESH:
+    if len(actions) <= MAX_ITEMS:
         return actions
     return (Action(tool=actions[0].tool, print=Fingerprint(size=sum(a.print.size for a in actions))),)
 
@@ -98,7 +114,7 @@ def _few(actions: tuple[Action, ...]) -> tuple[Action, ...]:
 def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: bool) -> Content:
     """Of a tool execution. A failure without a result is told by its message."""
     attributes = span.attributes
-    tool = name(attributes, dialect.tool_name) or span.name[:256]
+    tool = name(attributes, dialect.tool_name) or normal_name(span.name)
     call_id = name(attributes, dialect.tool_call_id)
     stated = stated_prints(span, counters)
     if stated is not None:

@@ -9,10 +9,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from spanfuse_schemas.fingerprint import exact_hash
+from spanfuse_schemas.names import normal_name
 
-MAX_NAME: Final = 256
-"""Longest name or id that is kept, characters."""
 MAX_TOKENS: Final = 100_000_000
 """More tokens than this in one call are an error of the instrumentation."""
 MAX_COST_USD: Final = 100_000.0
@@ -70,21 +68,17 @@ def _field(value: Any, key: JsonKey) -> Any:
 
 
 def name(attributes: dict[str, Any], keys: Keys) -> str:
-    """A name or id as bounded text: beyond `MAX_NAME` characters its end is replaced by a hash of the whole."""
+    """A name or id in its one form (`spanfuse_schemas.names`)."""
     return bounded(find(attributes, keys))
 
 
 def bounded(value: Any) -> str:
-    """A scalar as text of at most `MAX_NAME` characters; empty for anything else."""
+    """A scalar as the text of a name, in its one form; empty for anything else."""
     if isinstance(value, str):
-        text = value.strip()
-        if not text.isascii():
-            text = text.encode("utf-8", "replace").decode()  # lone surrogates, which nothing downstream can hold
-    elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        text = str(value)
-    else:
+        return normal_name(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
-    return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 17]}~{exact_hash(text)}"
+    return normal_name(str(value))
 
 
 def number(value: Any) -> float | None:
