@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from spanfuse.context import Identity
+from spanfuse.names import named
 from spanfuse.table import SCOPES
 
 OnUnavailable = Literal["open", "closed"]
@@ -28,7 +29,7 @@ class FailMode:
                 raise ValueError(f"on_unavailable is 'open' or 'closed', not {value!r}")
             if key.partition(":")[0] not in (*SCOPES, "global"):
                 raise ValueError(f"on_unavailable knows the scopes {', '.join(SCOPES)} and global, not {key!r}")
-        self._modes = modes
+        self._modes = {_key(key): value for key, value in modes.items()}
         self.may_close = "closed" in modes.values()
         """Whether any call can be refused."""
 
@@ -45,3 +46,8 @@ class FailMode:
 
     def _mode(self, scope: str, name: str) -> str:
         return self._modes.get(f"{scope}:{name}") or self._modes.get(scope) or "open"
+
+
+def _key(key: str) -> str:
+    scope, colon, name = key.partition(":")
+    return f"{scope}{colon}{named(name)}"

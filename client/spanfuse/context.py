@@ -6,6 +6,8 @@ import contextvars
 from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
+from spanfuse.names import named
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -58,13 +60,11 @@ def current() -> Identity:
 
 
 def _text(value: object) -> str | None:
-    """An id as text: agents use UUIDs and numbers, too. None for one that cannot be shown."""
+    """An id as text, None for one that is empty or cannot be shown."""
     if value is None:
         return None
-    if isinstance(value, str):
-        return str.__str__(value) or None  # The text of a member of an enumeration of texts, not its name.
     try:
-        return str(value)
+        return named(value) or None
     except Exception:
         return None
 

@@ -18,6 +18,7 @@ from spanfuse.context import session as _session
 from spanfuse.counters import Counters, Counts
 from spanfuse.feed import Feed, FeedState
 from spanfuse.judge import PROBE_LEASE_S, Judge, Mode
+from spanfuse.names import PLAIN_CHARS, named
 from spanfuse.shown import Shown
 from spanfuse.verdict import ALLOWED, Verdict
 
@@ -122,22 +123,23 @@ class Guard:
             if not self._feed.running and not self._begin():
                 return ALLOWED
             who = IDENTITY.get()
+            # Names are in their one form where `strip` gives the very same text: a call of `named` for each costs too much.
             if session is None or session == "":
                 session = who.session
-            elif not isinstance(session, str):
-                session = str(session)
+            elif not isinstance(session, str) or session.strip() is not session or len(session) > PLAIN_CHARS:
+                session = named(session) or who.session
             if agent is None or agent == "":
                 agent = who.agent
-            elif not isinstance(agent, str):
-                agent = str(agent)
+            elif not isinstance(agent, str) or agent.strip() is not agent or len(agent) > PLAIN_CHARS:
+                agent = named(agent) or who.agent
             if user is None or user == "":
                 user = who.user
-            elif not isinstance(user, str):
-                user = str(user)
+            elif not isinstance(user, str) or user.strip() is not user or len(user) > PLAIN_CHARS:
+                user = named(user) or who.user
             if team is None or team == "":
                 team = who.team
-            elif not isinstance(team, str):
-                team = str(team)
+            elif not isinstance(team, str) or team.strip() is not team or len(team) > PLAIN_CHARS:
+                team = named(team) or who.team
             if trace is None or trace == "":
                 trace = who.trace
             elif not isinstance(trace, str):

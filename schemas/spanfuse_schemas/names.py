@@ -19,3 +19,9 @@ def normal_name(text: str) -> str:
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     return text if len(text) <= MAX_NAME else f"{text[: MAX_NAME - 17]}~{exact_hash(text)}"
+
+
+def normal_key(key: str) -> str:
+    """The key of a breaker, such as `session:checkout-42`, with its name in that form."""
+    scope, colon, name = key.partition(":")
+    return f"{scope}{colon}{normal_name(name)}"

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from spanfuse_schemas.names import normal_name
 from tests.cli.conftest import Spanfuse
 from tests.support.fake_api import FakeApi
 
@@ -84,6 +85,13 @@ def test_reset_closes_the_breaker_and_says_who_ordered_it(spanfuse: Spanfuse, ap
     method, path, body = api.requests[-1]
     assert (method, path, body["key"]) == ("POST", "/v1/reset", "session:a/b")
     assert body["actor"]
+
+
+def test_reset_takes_a_name_as_the_agent_writes_it(spanfuse: Spanfuse, api: FakeApi) -> None:
+    """Blanks and all: the processor knows it by its one form."""
+    name = "run " * 100
+    assert spanfuse("reset", f"session: {name}", "--api", api.url).exit_code == 0
+    assert api.requests[-1][2]["key"] == f"session:{normal_name(name)}"
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["reset", "session:a"], ["tail"]], ids=lambda a: a[0])

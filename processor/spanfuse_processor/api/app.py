@@ -18,6 +18,7 @@ from spanfuse_processor.api.events import EventStream
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.exporters.hub import Listener
 from spanfuse_schemas import Decision
+from spanfuse_schemas.names import normal_key
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class Handlers:
     async def reset(self, request: Request) -> Response:
         """Close a breaker."""
         order = await _order(request)
-        decision = self._processor.reset(order.key, order.actor)
+        decision = self._processor.reset(normal_key(order.key), order.actor)
         if decision is None:
             raise HTTPException(404, "nothing is known of this key")
         return JSONResponse({"key": decision.key, "state": decision.state, "epoch": decision.epoch})

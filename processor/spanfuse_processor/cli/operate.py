@@ -22,14 +22,16 @@ class Key(click.ParamType):
     name = "key"
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The key itself, if its scope is known."""
+        """The key with its name in the one form that keys have, if its scope is known."""
         from spanfuse_schemas.decision import Scope
+        from spanfuse_schemas.names import normal_key
 
         scopes = get_args(Scope)
-        scope, colon, name = value.partition(":")
+        key = normal_key(value)
+        scope, colon, name = key.partition(":")
         if scope not in scopes or not colon or not name:
             self.fail(f"{value!r} is no key: SCOPE:NAME, with one of the scopes {', '.join(scopes)}", param, ctx)
-        return value
+        return key
 
 
 @click.command()
