@@ -401,12 +401,23 @@ class TestFailures:
             ("asyncio.CancelledError", "", "client"),
             ("spanfuse.Blocked", "session:a is blocked by cycle", "client"),
             ("APIError", "maximum context length is 8192 tokens", "client"),
-            ("APIError", "", "provider"),
-            ("SomethingNew", "", "provider"),
-            ("_OTHER", "boom", "provider"),
+            ("error", "Rate limit reached", "provider"),
+            ("_OTHER", "upstream connection reset by peer", "provider"),
+            ("APIConnectionError", "Connection error.", "provider"),
+            ("aiohttp.ServerDisconnectedError", "", "provider"),
+            ("httpx.ReadError", "", "provider"),
+            ("google.api_core.exceptions.DeadlineExceeded", "", "provider"),
+            ("APIError", "", "client"),
+            ("SomethingNew", "", "client"),
+            ("error", "", "client"),
+            ("_OTHER", "boom", "client"),
+            ("AssertionError", "expected a connection error", "client"),
+            ("ZeroDivisionError", "division by zero", "client"),
+            ("OutputParserException", "Could not parse: the request timed out", "client"),
+            ("RuntimeError", "the rows do not connect", "client"),
         ],
     )
-    def test_a_failed_call_is_the_providers_fault_unless_the_request_was(
+    def test_a_failed_call_is_the_providers_fault_only_where_something_says_so(
         self, error: str, message: str, whose: str
     ) -> None:
         found = call(chat(error=message, attributes={"error.type": error}))
