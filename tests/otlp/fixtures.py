@@ -77,8 +77,8 @@ def says(text: str, role: str = "user") -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
-def normaliser(**options: Any) -> Normaliser:
-    return Normaliser(Prices(), **options)
+def normaliser() -> Normaliser:
+    return Normaliser(Prices())
 
 
 def calls(*spans: Span, using: Normaliser | None = None) -> tuple[Call, ...]:

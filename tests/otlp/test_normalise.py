@@ -177,18 +177,28 @@ def test_missing_and_reversed_times_are_repaired(start: int, end: int) -> None:
     assert 0 < repaired.start_ns <= repaired.end_ns <= NOW_NS + 60 * SECOND
 
 
+@pytest.mark.parametrize("start", [1, NOW_NS - 24 * 3600 * SECOND, NOW_NS + 2 * SECOND, 2**63 - 1])
+def test_a_start_that_cannot_be_is_counted_and_is_the_end(start: int) -> None:
+    """It would make a session of a second last for years."""
+    found, using = chat(), normaliser()
+    found.start_ns = start
+    repaired = call(found, using)
+    assert (repaired.start_ns, repaired.end_ns, using.counters["start_invalid"]) == (found.end_ns, found.end_ns, 1)
+
+
+def test_a_call_may_last_for_hours() -> None:
+    found, using = chat(), normaliser()
+    found.start_ns = found.end_ns - 24 * 3600 * SECOND
+    assert call(found, using).start_ns == found.start_ns
+    assert "start_invalid" not in using.counters
+
+
 class TestIdentity:
     """Whose call it is."""
 
     def test_the_first_key_that_names_a_session_wins(self) -> None:
         found = call(chat(attributes={"gen_ai.conversation.id": "b", "session.id": "a"}))
         assert (found.session, found.session_source) == ("a", "explicit")
-
-    def test_keys_of_the_operator_come_first(self) -> None:
-        attributes = {"session.id": "a", "run": "r", "customer": "c", "squad": "q"}
-        using = normaliser(session_keys=["run"], user_keys=["customer"], team_keys=["squad"])
-        found = call(chat(attributes=attributes), using)
-        assert (found.session, found.user, found.team) == ("r", "c", "q")
 
     def test_an_ancestor_names_what_the_span_does_not(self) -> None:
         """The official instrumentations put nothing on the model's span; the user's own parent span says it."""

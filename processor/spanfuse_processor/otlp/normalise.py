@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from spanfuse_processor.otlp.content import Content, model_content, tool_content
 from spanfuse_processor.otlp.dialects import dialect_of
-from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
+from spanfuse_processor.otlp.dialects.dialect import Dialect, Role, role_by_operation
 from spanfuse_processor.otlp.failure import error_class, error_type
 from spanfuse_processor.otlp.nested import Candidate, seen_once
 from spanfuse_processor.otlp.provider import provider_and_model
@@ -26,6 +26,8 @@ MAX_FAILURES: Final = 32
 """Places in the code whose failures are logged."""
 MAX_AHEAD_NS: Final = 5 * 60 * 1_000_000_000
 """A span that ends later than this after its receipt has a wrong clock: it is moved to end with its receipt."""
+MAX_LASTING_NS: Final = 24 * 3600 * 1_000_000_000
+"""No call lasts longer: an earlier start is none, and would count as the length of a session."""
 
 _TEAM_RESOURCE: Final[Keys] = ("team.id", "team", "department", "service.namespace")
 _OPERATIONS: Final = {
@@ -63,27 +65,14 @@ class Normaliser:
 
     Args:
         prices: what a call costs where its span does not say.
-        session_keys: attributes that name the session, before those of the dialects.
-        user_keys: the same for the user.
-        team_keys: the same for the team.
     """
 
-    def __init__(
-        self,
-        prices: Pricing,
-        *,
-        session_keys: Iterable[str] = (),
-        user_keys: Iterable[str] = (),
-        team_keys: Iterable[str] = (),
-    ) -> None:
+    def __init__(self, prices: Pricing) -> None:
         self.prices = prices
         self.counters: Counter[str] = Counter()
         """Spans that made no call, by reason (`agent`, `other`, `invalid`, `nested`, `failed`), and what was repaired."""
         self._failures: set[str] = set()
         self._traces = Traces()
-        self._session: Keys = tuple(session_keys)
-        self._user: Keys = tuple(user_keys)
-        self._team: Keys = tuple(team_keys)
 
     def batch(self, spans: Iterable[Span], received_ns: int) -> CallBatch:
         """The calls among the spans of one request, in the order of their ends.
@@ -114,9 +103,9 @@ class Normaliser:
             span.span_id,
             span.parent_span_id,
             role,
-            name(attributes, self._session + dialect.session),
-            name(attributes, self._user + dialect.user),
-            name(attributes, self._team + dialect.team),
+            name(attributes, dialect.session),
+            name(attributes, dialect.user),
+            name(attributes, dialect.team),
             name(attributes, dialect.agent) or (_agent_span(span, dialect) if role == "agent" else ""),
         )
         return _View(span, dialect, role, node)
@@ -212,7 +201,10 @@ class Normaliser:
 
     def _times(self, span: Span, received_ns: int) -> tuple[int, int]:
         end = next((at for at in (span.end_ns, span.start_ns, received_ns) if at > 0), 0)
-        start = min(span.start_ns, end) if span.start_ns > 0 else end
+        start = span.start_ns if span.start_ns > 0 else end
+        if not end - MAX_LASTING_NS <= start <= end:
+            self.counters["start_invalid"] += 1
+            start = end
         if end > received_ns + MAX_AHEAD_NS:
             self.counters["clamped"] += 1
             return max(0, received_ns - (end - start)), received_ns
@@ -246,7 +238,7 @@ def _role(span: Span, dialect: Dialect) -> Role:
             role = roles.get(value) or roles.get(value.lower())
             if role is not None:
                 return role
-    return "other" if stated else dialect.role_otherwise(span)
+    return "other" if stated else role_by_operation(span)
 
 
 def _agent_span(span: Span, dialect: Dialect) -> str:

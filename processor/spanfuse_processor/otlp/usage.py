@@ -57,7 +57,7 @@ def read_usage(span: Span, dialect: Dialect, content: tuple[Any, Any] | None, co
     if content is not None and no_output:
         output = characters(content[1]) // CHARS_PER_TOKEN
     total, out = fresh or 0, output or 0
-    if dialect.input_excludes_cache or read + write > total:
+    if read + write > total:
         total += read + write
     found = Tokens(
         input=min(total, MAX_TOKENS), output=out, cache_read=read, cache_write=write, reasoning=min(reasoning, out)

@@ -82,7 +82,7 @@ MILLISECOND: Final = 1_000_000
 
 
 def role_by_operation(span: Span) -> Role:
-    """What GenAI spans without an operation are, as older instrumentation wrote them."""
+    """What spans with none of the attributes that say so are: as older GenAI instrumentation wrote them."""
     attributes = span.attributes
     if "gen_ai.tool.name" in attributes:
         return "tool"
@@ -113,8 +113,6 @@ class Dialect:
     """The output messages of a model call."""
     roles: tuple[tuple[str, Mapping[str, Role]], ...] = (("gen_ai.operation.name", OPERATIONS),)
     """Attribute → its values → role; the first attribute with a value that is listed decides."""
-    role_otherwise: Callable[[Span], Role] = role_by_operation
-    """The role of a span that has none of those attributes."""
     operation: Keys = ("gen_ai.operation.name",)
     session: Keys = SESSION
     user: Keys = USER
@@ -131,8 +129,6 @@ class Dialect:
     cache_read: Keys = CACHE_READ
     cache_write: Keys = CACHE_WRITE
     reasoning: Keys = REASONING
-    input_excludes_cache: bool = False
-    """Its input tokens never contain those of the cache. Otherwise that is told by their being fewer."""
     cost: Keys = COST
     """Cost of the call, USD."""
     finish: Keys = FINISH
