@@ -97,6 +97,11 @@ IDENTITY = [
     "7 of 9 tests failed",
     "deadbeef",
     "20261129",
+    "1555123456",
+    "call me at 1555123456",
+    "the phone number 1555123456",
+    "customer=1555123456",
+    "1555123456.50",
 ]
 
 
@@ -114,7 +119,13 @@ VOLATILE = {
     "2026-11-29T14:44:35+02:00,": "<*>,",
     "20261129T144435Z": "<*>",
     "2026-11-29 14:44:35,123 INFO": "2026-11-29 <*> INFO",
-    "1760000000": "<*>",
+    "1760000000123": "<*>",
+    "created at 1760000000, then": "created at <*>, then",
+    "Timestamp: 1760000000": "Timestamp: <*>",
+    "the time is 1760000000.5": "the time is <*>",
+    "1760000000 UTC": "<*> UTC",
+    "{'createdAt': 1760000000}": "{'createdAt': <*>}",
+    "https://a.b/c?expires=1760000000&d=1": "https://a.b/c?expires=<*>&d=1",
     "1760000000.123": "<*>",
     "1760000000123456789": "<*>",
     "took 153ms": "took <*>",
@@ -204,6 +215,21 @@ def test_times_as_numbers_are_masked_but_not_where_they_are_ids() -> None:
     assert canonical_text({"sent": 1_760_000_000}) == canonical_text({"sent": 1_760_000_001.5})
     assert canonical_text({"id": 1_760_000_000}) != canonical_text({"id": 1_760_000_001})
     assert canonical_text({"amount": 1_400_000_000}) != canonical_text({"amount": 1_400_000_001})
+
+
+@pytest.mark.parametrize("key", ["phone", "to", "customer", "size", "value", "number", "id"])
+def test_ten_digits_are_no_time_where_nothing_says_so(key: str) -> None:
+    """Looking up one customer after the other is no loop."""
+    for a, b in ((1_555_123_456, 1_555_123_457), ("1555123456", "1555123457"), ("1555123456.0", "1555123457.0")):
+        assert canonical_text({key: a}) != canonical_text({key: b})
+        assert canonical_text({key: [a]}) != canonical_text({key: [b]})
+
+
+@pytest.mark.parametrize("key", ["time", "createdAt", "date", "sent", "last_updated", "exp", "timestamp", "serverTime"])
+def test_ten_digits_under_a_key_of_time_are_one(key: str) -> None:
+    for a, b in ((1_760_000_000, 1_760_000_001), ("1760000000", "1760000001"), (1_760_000_000, 1_760_000_000.5)):
+        assert canonical_text({key: a}) == canonical_text({key: b})
+        assert canonical_text({key: [a]}) == canonical_text({key: [b]})
 
 
 def test_a_long_text_or_a_structure_under_a_masked_key_is_content() -> None:
