@@ -71,10 +71,7 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
 
 def _shown_by(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:
     """How to find `messages` and `prompt` among the arguments of a function."""
-    try:
-        order = list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        order = []
+    order = _positions(function)
     places = [(name, order.index(name) if name in order else None) for name in ("messages", "prompt")]
 
     def shown(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -87,6 +84,15 @@ def _shown_by(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[s
         return found
 
     return shown
+
+
+def _positions(function: Callable[..., Any]) -> list[str]:
+    """Names of the parameters that take arguments by their place."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 class _Scoped(Generator[Any, Any, Any]):

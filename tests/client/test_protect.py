@@ -160,6 +160,23 @@ def test_an_async_generator_gets_what_is_sent_and_thrown(guard: FakeGuard) -> No
     assert asyncio.run(main()) == ["ready", "sent", "caught"]
 
 
+def test_only_arguments_that_can_be_given_by_place_are_taken_by_it() -> None:
+    guard = FakeGuard()
+
+    @guard.protect
+    def keyword_only(*args: Any, messages: Any = None, prompt: Any = None) -> None:
+        """As `f("a", "b")`, it has neither."""
+
+    @guard.protect
+    def gathered(first: str, *messages: Any) -> None:
+        """Its `messages` are whatever is left."""
+
+    keyword_only("a", "b")
+    gathered("a", "b", "c")
+    keyword_only("a", prompt="again")
+    assert [(asked.messages, asked.prompt) for asked in guard.checks] == [(None, None), (None, None), (None, "again")]
+
+
 def test_the_arguments_messages_and_prompt_are_shown_to_the_check() -> None:
     found = new_input(prompt="again")
     assert found is not None
