@@ -92,10 +92,10 @@ def test_the_current_trace_names_the_session_of_a_check_that_has_none(tracer: tr
 
 
 class Receiver:
-    """An OTLP/HTTP endpoint that notes spans and when they came."""
+    """An OTLP/HTTP endpoint that notes spans; GET tells the names of those that came."""
 
     def __init__(self) -> None:
-        self.spans: list[tuple[float, Any]] = []
+        self.spans: list[Any] = []
         self.headers: list[dict[str, str]] = []
         receiver = self
 
@@ -112,10 +112,17 @@ class Receiver:
                 receiver.headers.append({"path": self.path, **dict(self.headers)})
                 for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                     for scope in resource.scope_spans:
-                        receiver.spans += [(time.time(), span) for span in scope.spans]
+                        receiver.spans += scope.spans
+                self._answer(b"")
+
+            def do_GET(self) -> None:
+                self._answer(" ".join(span.name for span in receiver.spans).encode())
+
+            def _answer(self, body: bytes) -> None:
                 self.send_response(200)
-                self.send_header("Content-Length", "0")
+                self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
+                self.wfile.write(body)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -137,9 +144,23 @@ def agent(code: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_spans_are_sent_soon_and_the_last_ones_at_exit(receiver: Receiver) -> None:
+@pytest.mark.parametrize(("asked_ms", "taken_s"), [(None, 0.005), (20, 0.02), (5_000, 0.05), (0, 0.001)])
+def test_a_finished_span_waits_for_50_ms_at_most(asked_ms: int | None, taken_s: float) -> None:
+    """Before it is sent; then a runaway is seen at the call that shows it."""
+    asked = "" if asked_ms is None else f", schedule_delay_ms={asked_ms}"
+    run = agent(f"""
+        from spanfuse import instrument
+        *_, sends = instrument("http://127.0.0.1:9"{asked})._active_span_processor._span_processors
+        print(sends._batch_processor._schedule_delay)
+    """)
+    assert run.returncode == 0, run.stderr
+    assert float(run.stdout) == taken_s
+
+
+def test_spans_are_sent_while_the_agent_runs_and_the_last_ones_at_exit(receiver: Receiver) -> None:
     run = agent(f"""
         import time
+        from urllib.request import urlopen
         from opentelemetry import trace
         from spanfuse import instrument, session
         provider = instrument({receiver.url!r}, service_name="svc", headers={{"x-key": "1"}})
@@ -147,13 +168,15 @@ def test_spans_are_sent_soon_and_the_last_ones_at_exit(receiver: Receiver) -> No
         tracer = trace.get_tracer("agent")
         with session("s", agent="a"):
             tracer.start_span("first").end()
-            time.sleep(1)
+            deadline = time.monotonic() + 30
+            while urlopen({receiver.url!r}).read() != b"first":
+                assert time.monotonic() < deadline, "it waits for the exit"
+                time.sleep(0.01)
             tracer.start_span("last").end()
     """)
     assert run.returncode == 0, run.stderr
-    assert [span.name for _, span in receiver.spans] == ["first", "last"]
-    at, first = receiver.spans[0]
-    assert at - first.end_time_unix_nano / 1e9 < 0.9, "it did not wait for the exit"
+    first, last = receiver.spans
+    assert (first.name, last.name) == ("first", "last")
     assert {a.key: a.value.string_value for a in first.attributes} == {"session.id": "s", "gen_ai.agent.name": "a"}
     assert receiver.headers[0]["path"] == "/v1/traces"
     assert receiver.headers[0]["x-key"] == "1"
@@ -170,7 +193,7 @@ def test_a_provider_that_the_host_has_set_is_added_to(receiver: Receiver) -> Non
         trace.get_tracer("agent").start_span("only").end()
     """)
     assert run.returncode == 0, run.stderr
-    assert [span.name for _, span in receiver.spans] == ["only"]
+    assert [span.name for span in receiver.spans] == ["only"]
     assert receiver.headers[0]["path"] == "/v1/traces"
 
 
