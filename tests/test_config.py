@@ -52,7 +52,7 @@ def test_sections_become_the_policy_of_the_core(write: Write) -> None:
             "  repeat.prompt: {count: 5}\n"
             "  velocity: {mode: off}\n"
             "budgets: {session: {limit_usd: 2.5}}\n"
-            "policies: [{tool: 'wait_*', rules: {repeat.action: {exempt: true}}}]\n"
+            "policies: [{tool: 'wait_*', rules: {repeat.no_progress: {exempt: true}}}]\n"
             "service: {mode: enforce, idle_timeout_s: 60}\n"
         )
     ).policy()
@@ -60,7 +60,7 @@ def test_sections_become_the_policy_of_the_core(write: Write) -> None:
     assert policy.rules.repeat_prompt.count == 5
     assert policy.rules.velocity.mode == "off"
     assert policy.rules.budget_session.limit_usd == 2.5
-    assert policy.overrides[0].rules == {"repeat.action": {"exempt": True}}
+    assert policy.overrides[0].rules == {"repeat.no_progress": {"exempt": True}}
 
 
 @pytest.mark.parametrize(

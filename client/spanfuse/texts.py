@@ -17,6 +17,7 @@ _ERROR_TEXT: Final = re.compile(
       | error\s+(?:(?:execut|call|invok|runn|process|pars|read|writ|fetch|open|load|creat|access|connect|gett|search|
                validat|delet|edit|updat|apply|decod)ing|occurred|while|in|during|at|from|code|\d+)\b
       | tool_use_error
+      | [1-9]\d*\s(?:tests?\s)?(?:failed|failures?|errors?)\b
     )""",
     re.VERBOSE | re.IGNORECASE,
 )

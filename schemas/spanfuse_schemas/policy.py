@@ -32,8 +32,6 @@ class Repeat(Rule):
     count: int = Field(default=3, ge=2, le=40)
     """Equal steps that are still let through; the next is refused. Default 3: a second try is normal, a
     third that brings the same is not. At most 40, as many as are remembered."""
-    exempt: bool = False
-    """Do not count at all (for a tool that waits or polls)."""
     min_interval_s: float = Field(default=0, ge=0)
     """A repeat this long after the one before, seconds, is waiting and not counted. Default 0: all are counted."""
 
@@ -44,6 +42,9 @@ class NoProgress(Repeat):
     within: int = Field(default=12, ge=2, le=40)
     """Steps among which the equal ones must lie. Default 12: farther apart, enough has been done between two to look again
     (re-reading a file after some edits)."""
+
+    exempt: bool = False
+    """Asking again is this tool's work (it waits, it polls): what it does is no step to any rule on repetition."""
 
     @model_validator(mode="after")
     def _reachable(self) -> NoProgress:
@@ -61,8 +62,6 @@ class RepeatAction(Rule):
     """Run length at which the agent is nudged, steps."""
     count: int = Field(default=30, ge=2, le=40)
     """Run length at which it is blocked, steps; at most 40, as many as are remembered."""
-    exempt: bool = False
-    """Do not count at all."""
     min_interval_s: float = Field(default=0, ge=0)
     """A repeat this long after the one before, seconds, is waiting and not counted."""
 
@@ -70,8 +69,10 @@ class RepeatAction(Rule):
 class Near(Rule):
     """`near.*`: the repeat rules on the canonical text and, where the text is long enough, on its SimHash."""
 
-    max_distance: int = Field(default=3, ge=0, le=16)
-    """Largest Hamming distance of two 64-bit SimHashes, bits. Default 3, as Loopers and Manku et al. (2007) use."""
+    max_distance: int = Field(default=0, ge=0, le=16)
+    """Largest Hamming distance, bits, of the SimHashes of two long prompts that still count as the same; 3 in Manku et al.
+    (2007). Default 0, only canonical equality: in prompts made from one long template what differs is what matters, and it
+    moves few bits."""
 
 
 class Cycle(Rule):

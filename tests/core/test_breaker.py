@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
-from spanfuse_schemas import Call, Decision, Policy
+from spanfuse_schemas import Call, Decision, Override, Policy
 from tests.support.agents import START_NS, failure, llm, play, policy, prompt, tool, tool_loop
 
 
@@ -181,12 +181,55 @@ def long_prompt(i: int) -> str:
 
 
 def test_a_long_prompt_with_a_word_changed_is_blocked_as_near_and_the_guard_sees_it() -> None:
-    run_ = play(prompt(long_prompt(i), at=i) for i in range(6))
+    near = policy(near={"max_distance": 3})
+    run_ = play((prompt(long_prompt(i), at=i) for i in range(6)), near)
     assert (run_.blocked_at, run_.rule) == (3, "near.prompt")
-    far = policy(near={"max_distance": 0})
-    assert play((prompt(long_prompt(i), at=i) for i in range(6)), far).quiet
+    assert play(prompt(long_prompt(i), at=i) for i in range(6)).quiet, "by default only equality counts"
 
 
 def test_a_prompt_that_grows_is_not_near_to_itself() -> None:
     words = [f"word{k}" for k in range(300)]
-    assert play(prompt(" ".join([*words, *(f"step{k}" for k in range(i))]), at=i) for i in range(1, 12)).quiet
+    grown = (prompt(" ".join([*words, *(f"step{k}" for k in range(i))]), at=i) for i in range(1, 12))
+    assert play(grown, policy(near={"max_distance": 16})).quiet
+
+
+@pytest.mark.parametrize("spans", [False, True])
+def test_a_short_success_after_each_piece_of_work_is_no_loop(spans: bool) -> None:
+    work = []
+    for i in range(6):
+        work += [
+            ("edit", {"path": f"f{i}"}, "ok"),
+            ("lint", {}, "0 errors"),
+            ("scroll", {}, "ok"),
+            ("look", {}, f"view {i}"),
+        ]
+    calls = tool_loop(work)
+    if spans:
+        made = []
+        for i, (call, (name, arguments, result)) in enumerate(zip(calls, work, strict=False)):
+            made += [call, tool(name, arguments, result, at=i * 0.1 + 0.06)]
+        calls = made
+    assert play(calls).blocked_at is None
+    assert play(tool_loop([("lint", {}, "0 errors")] * 5)).blocked_at == 3
+
+
+def test_workers_of_one_session_do_not_repeat_one_another() -> None:
+    readers = [tool("read", "README", "a long text about it all", at=i, agent=f"worker-{i}") for i in range(6)]
+    assert play(readers).quiet
+    calls = []
+    for turn in range(6):
+        calls.append(tool("search", "x", "nothing was found at all, sorry", at=turn, agent="lost"))
+        calls += [
+            tool("work", turn, f"result {turn} of {k}", at=turn + k / 10, agent=f"worker-{k}") for k in range(1, 8)
+        ]
+    assert play(calls).rules[:1] == ["repeat.no_progress"]
+
+
+def test_what_an_exempt_tool_does_is_no_step_of_a_cycle_either() -> None:
+    rules = policy().model_copy(
+        update={"overrides": (Override(tool="wait_*", rules={"repeat.no_progress": {"exempt": True}}),)}
+    )
+    calls = [
+        c for i in range(9) for c in (tool("wait_for", 1, "pending", at=2 * i), tool("sleep", 1, f"{i}", at=2 * i + 1))
+    ]
+    assert play(calls, rules).quiet

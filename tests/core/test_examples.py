@@ -236,6 +236,6 @@ def test_an_agent_whose_framework_restates_the_task_is_judged_by_its_actions(act
 def test_looking_again_after_enough_other_work_is_no_repeat(between: int, stops: bool) -> None:
     steps = []
     for i in range(3):
-        steps.append(("view", {"path": "a.py"}, "the text"))
+        steps.append(("view", {"path": "a.py"}, "the text of the file, as it stands"))
         steps += [("edit", {"path": f"f{i}.{k}"}, f"ok {i}.{k}") for k in range(between)]
     assert (play(tool_loop(steps)).blocked_at is not None) is stops

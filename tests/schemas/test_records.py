@@ -80,7 +80,7 @@ RECORDS: list[Record] = [
         {
             "mode": "enforce",
             "rules": {"repeat.error": {"count": 5}, "budget.session": {"limit_usd": 0.5}},
-            "overrides": [{"tool": "poll*", "rules": {"repeat.action": {"exempt": True}}}],
+            "overrides": [{"tool": "poll*", "rules": {"repeat.no_progress": {"exempt": True}}}],
         }
     ),
 ]

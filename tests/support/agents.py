@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spanfuse.messages import read_messages
+from spanfuse.texts import looks_failed
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Action, Call, Decision, Detection, Message, Policy
@@ -90,8 +91,8 @@ def tool(
             "called": (name,),
             "action": action_print(actions),
             "output": fingerprint(result),
-            "error_type": error,
-            "error_class": "tool" if error else "",
+            "error_type": error or ("error" if looks_failed(result) else ""),
+            "error_class": "tool" if error or looks_failed(result) else "",
             **fields,
         }
     )

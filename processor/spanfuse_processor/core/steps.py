@@ -38,6 +38,12 @@ class Step(NamedTuple):
     """Tool of the action, where it is a single one."""
     error: bool
     """The tool failed."""
+    weak: bool
+    """The observation is a short success ("", "ok"): that it is the same again says little by itself."""
+    novel: bool
+    """No step among those remembered was equal to it when it came."""
+    agent: int
+    """Hash of the agent's name: agents that share a session do not repeat one another."""
     restated: bool
     """The observation lies inside a restatement of the task, and cannot be told from it."""
     span_id: int

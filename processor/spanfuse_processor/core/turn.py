@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
+from zlib import crc32
 
 from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_LANES, PromptRun, SessionState
 from spanfuse_processor.core.steps import MASK, Step, Steps, mix
 from spanfuse_schemas import Call, Fingerprint, Message, Rules
 from spanfuse_schemas.fingerprint import alike, input_print
+from spanfuse_schemas.policy import Near
+
+WEAK_CHARS: Final = 24
+"""A success that says no more than this, characters, is weak evidence: "ok", "0 errors", nothing at all."""
 
 
 class Turn(NamedTuple):
@@ -44,11 +49,11 @@ def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
     """Bring a call into the session's step model."""
     agent, team = call.agent, call.team
     if call.kind == "tool":
-        step, again = _tool_step(session, call)
+        step, again = _tool_step(session, call, book)
         return Turn(call, book.of(agent, team, step.tool if step else ""), step, again=again)
     if call.error_type or call.operation == "embeddings" or call.content == "structure":
         return Turn(call, book.of(agent, team))
-    step = _turn_step(session, call) if call.answers is not None else _prompt_step(session, call)
+    step = _turn_step(session, call, book) if call.answers is not None else _prompt_step(session, call)
     rules = book.of(agent, team, step.tool if step else "")
     run = _extend_run(session, call, rules)
     acted = call.action
@@ -58,7 +63,7 @@ def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
     return Turn(call, rules, step, run, int(acted.canon, 16), book.of(agent, team, tool))
 
 
-def _tool_step(session: SessionState, call: Call) -> tuple[Step | None, bool]:
+def _tool_step(session: SessionState, call: Call, book: RuleBook) -> tuple[Step | None, bool]:
     """A tool span that shows arguments and result is a step; parallel siblings are one step together.
 
     Returns:
@@ -73,10 +78,17 @@ def _tool_step(session: SessionState, call: Call) -> tuple[Step | None, bool]:
     if _told_before(session.steps, step):
         return None, True
     session.open_tools = [*session.open_tools[-15:], tool]
+    if _exempt(call, (tool,), book):
+        return None, False
     last = session.steps.last
     if last and last.kind == "tool" and last.parent == step.parent and call.start_ns < last.end_ns:
         step = _joined(session, call.agent, last, step)
     return _append(session, call.agent, step), False
+
+
+def _exempt(call: Call, tools: Sequence[str], book: RuleBook) -> bool:
+    """Whether asking again is these tools' work: then what they do is no step to any rule."""
+    return all(book.of(call.agent, call.team, tool).repeat_no_progress.exempt for tool in tools)
 
 
 def _told_before(steps: Steps, step: Step) -> bool:
@@ -108,10 +120,12 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
     )
 
 
-def _turn_step(session: SessionState, call: Call) -> Step | None:
+def _turn_step(session: SessionState, call: Call, book: RuleBook) -> Step | None:
     """The action that the last assistant message took, and what came back."""
     action, tools = call.answers, call.answered
     if (session.open_tools and tools and _restated(session, tools)) or action is None or call.input is None:
+        return None
+    if tools and _exempt(call, tools, book):
         return None
     tool = tools[0] if len(tools) == 1 else ""
     step = _step("turn", session, call, action, call.input, tool, call.failed, call.restates)
@@ -170,6 +184,9 @@ def _step(
         obs,
         tool,
         error,
+        observation.size <= WEAK_CHARS and not error,
+        False,
+        crc32(call.agent.encode("utf-8", "surrogatepass")),
         restated,
         int(call.span_id, 16),
         number(call.parent_span_id),
@@ -180,9 +197,10 @@ def _step(
 
 def _append(session: SessionState, agent: str, step: Step) -> Step:
     steps = session.steps
-    steps.append(step)
-    if not step.canon or steps.count(step.canon) == 1:
+    if not step.canon or not steps.count(step.canon):
         lane(session, agent).novel += 1
+        step = step._replace(novel=True)
+    steps.append(step)
     return step
 
 
@@ -193,9 +211,7 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
         return None
     run = lane(session, call.agent)
     canon, near = int(new.canon, 16), rules.near
-    same = canon == run.canon or (
-        run.near != 0 and near.mode != "off" and alike(hexed(run.near), run.size, new.near, new.size, near.max_distance)
-    )
+    same = canon == run.canon or _near(run, new, near)
     if same and call.start_ns < run.end_ns:
         return None  # siblings in parallel ask once
     waited_ns = call.end_ns - run.end_ns
@@ -212,6 +228,12 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
     run.size = run.size if run.count > 1 else new.size
     run.history, run.end_ns, run.novel_before = call.history, call.end_ns, run.novel
     return run
+
+
+def _near(run: PromptRun, new: Fingerprint, near: Near) -> bool:
+    if not run.near or not near.max_distance or near.mode == "off":
+        return False
+    return alike(hexed(run.near), run.size, new.near, new.size, near.max_distance)
 
 
 def lane(session: SessionState, agent: str) -> PromptRun:

@@ -16,7 +16,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if step is None or step.kind == "prompt" or not step.action:
         return None
     rule = turn.rules.repeat_action
-    if rule.mode == "off" or rule.exempt:
+    if rule.mode == "off":
         return None
     actions = session.steps.actions
     if len(actions) < rule.nudge_at or actions[-rule.nudge_at] != step.action:

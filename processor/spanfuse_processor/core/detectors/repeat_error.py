@@ -18,7 +18,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     rules = turn.rules
     rule = rules.repeat_error
     run = session.steps.run(errors=True, min_interval_s=rule.min_interval_s)
-    if rule.exempt or len(run) < rule.count:
+    if len(run) < rule.count:
         return None
     exact = len({s.action_exact for s in run}) == 1
     mode = rule.mode if exact else rules.near.mode

@@ -32,12 +32,12 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
 
 def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen: int) -> Finding | None:
     rule = rules.repeat_no_progress
-    if rule.exempt or (rule.mode == "off" and rules.near.mode == "off"):
+    if rule.mode == "off" and rules.near.mode == "off":
         return None
     if not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
         return None
-    recent = list(session.steps.ring)[-(rule.within - foreseen) :]
-    equal = [s for s in recent if s.canon == step.canon or _incomparable(s, step)]
+    recent = [s for s in session.steps.ring if s.agent == step.agent][-(rule.within - foreseen) :]
+    equal = _without_progress(recent, step) if step.weak else [s for s in recent if _equal(s, step)]
     if rule.min_interval_s:
         equal = _close_together(equal, rule)
     exact = sum(s.exact == step.exact for s in equal) + foreseen >= rule.count
@@ -49,9 +49,20 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     return _finding(session, turn, step, equal, rule.count, exact, foreseen, mode)
 
 
-def _incomparable(a: Step, b: Step) -> bool:
-    """Whether two steps are the same but for what cannot be compared: observations inside a restated task."""
-    return a.restated and b.restated and a.action == b.action and bool(a.tool)
+def _equal(a: Step, b: Step) -> bool:
+    """Whether two steps are the same, or the same but for what cannot be compared: observations in a restated task."""
+    return a.canon == b.canon or (a.restated and b.restated and a.action == b.action and bool(a.tool))
+
+
+def _without_progress(recent: list[Step], step: Step) -> list[Step]:
+    """The equal steps since another one brought something new: "ok" again after each edit is no loop."""
+    found: list[Step] = []
+    for earlier in reversed(recent):
+        if _equal(earlier, step):
+            found.append(earlier)
+        elif earlier.novel:
+            break
+    return found[::-1]
 
 
 def _close_together(steps: list[Step], rule: NoProgress) -> list[Step]:

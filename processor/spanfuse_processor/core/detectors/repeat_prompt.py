@@ -21,10 +21,10 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     rule = rules.repeat_prompt
     exact = run.exact_count >= rule.count
     mode = rule.mode if exact else rules.near.mode
-    if rule.exempt or mode == "off" or run.count < rule.count:
+    if mode == "off" or run.count < rule.count:
         return None
     kind = "same" if exact else "all but the same"
-    near = "" if exact else hexed(run.near)
+    near = hexed(run.near) if rules.near.max_distance and not exact else ""
     return Finding(
         rule="repeat.prompt" if exact else "near.prompt",
         mode=mode,
