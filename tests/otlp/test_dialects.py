@@ -191,3 +191,25 @@ def test_indices_order_a_flattened_list_whatever_the_order_of_its_attributes() -
 @pytest.mark.parametrize("odd", [{"m.": 1}, {"m.x": 1}, {"m.0": 1, "m.0.a": 2}, {"m.0.a": 2, "m.0": 1}, {"m.-1.a": 1}])
 def test_attributes_that_contradict_one_another_do_not_raise(odd: dict[str, Any]) -> None:
     unflatten(odd, "m.")
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"traceloop.entity.input": '{"tool_start": true, "inputs": {"q": %d}, "kwargs": {"verbose": false}}'},
+        {"traceloop.entity.input": '{"args": [%d], "kwargs": {}}'},
+        {"traceloop.entity.input": '{"args": [], "kwargs": {"q": %d}}'},
+    ],
+)
+def test_openllmetry_tools_with_other_arguments_are_other_actions(stated: dict[str, str]) -> None:
+    (key, text), kind = next(iter(stated.items())), {"traceloop.span.kind": "tool", "traceloop.entity.name": "search"}
+    calls = [call(span({**kind, key: text % n, "traceloop.entity.output": '"ok"'})) for n in (1, 2, 1)]
+    first, other, again = [c.action for c in calls]
+    assert first == again != other
+
+
+def test_openinference_takes_what_a_tool_was_given_not_the_schema_of_it() -> None:
+    schema = '{"type": "object", "properties": {"q": {"type": "integer"}}}'
+    kind = {"openinference.span.kind": "TOOL", "tool.name": "search", "tool.parameters": schema, "output.value": "ok"}
+    first, other = [call(span({**kind, "input.value": json.dumps({"q": n})})).action for n in (1, 2)]
+    assert first != other

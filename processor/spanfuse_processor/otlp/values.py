@@ -22,6 +22,8 @@ class JsonKey(NamedTuple):
 
     attribute: str
     field: str
+    unless: str = ""
+    """Another field of the object: where that holds anything, this one is not all there is."""
 
 
 Keys = tuple[str | JsonKey, ...]
@@ -64,7 +66,9 @@ def _field(value: Any, key: JsonKey) -> Any:
             value = load_json(value)
         except ValueError:
             return None
-    return value.get(key.field) if isinstance(value, dict) else None
+    if not isinstance(value, dict) or value.get(key.unless):
+        return None
+    return value.get(key.field)
 
 
 def name(attributes: dict[str, Any], keys: Keys) -> str:

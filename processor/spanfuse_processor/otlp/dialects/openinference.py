@@ -113,7 +113,7 @@ OPENINFERENCE: Final = Dialect(
     finish=("llm.finish_reason", *FINISH),
     ttft_events=("First Token Stream Event",),
     tool_name=("tool.name", "gen_ai.tool.name"),
-    tool_arguments=("tool.parameters", *TOOL_ARGUMENTS, "input.value"),
+    tool_arguments=(*TOOL_ARGUMENTS, "input.value", "tool.parameters"),
     tool_result=(*TOOL_RESULT, "output.value"),
     tool_call_id=("tool_call.id", "tool.id", "gen_ai.tool.call.id"),
 )

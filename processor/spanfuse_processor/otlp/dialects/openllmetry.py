@@ -87,8 +87,8 @@ OPENLLMETRY: Final = Dialect(
     tool_name=("gen_ai.tool.name", "traceloop.entity.name"),
     tool_arguments=(
         *TOOL_ARGUMENTS,
-        JsonKey("traceloop.entity.input", "kwargs"),
-        JsonKey("traceloop.entity.input", "inputs"),
+        JsonKey("traceloop.entity.input", "inputs"),  # LangChain writes its callback's own kwargs beside them
+        JsonKey("traceloop.entity.input", "kwargs", unless="args"),
         "traceloop.entity.input",
     ),
     tool_result=(*TOOL_RESULT, JsonKey("traceloop.entity.output", "output"), "traceloop.entity.output"),
