@@ -8,7 +8,6 @@ from typing import Any, Final
 
 import httpx
 
-from spanfuse.subscribers.sse import events as server_sent
 from spanfuse_processor.errors import SpanfuseError, UnavailableError
 
 TIMEOUT_S: Final = 5.0
@@ -68,7 +67,7 @@ class Api:
         with self._reaching(), self._client.stream("GET", path, timeout=timeout) as response:
             if response.is_error:
                 raise SpanfuseError(f"{self._url}{path}: HTTP {response.status_code}")
-            yield from _told(response.iter_bytes())
+            yield from server_sent(response.iter_lines())
         raise UnavailableError(f"the API at {self._url} has ended the stream")
 
     def _json(self, response: httpx.Response) -> Any:
@@ -104,10 +103,18 @@ def _reason(response: httpx.Response) -> str:
     return str(reason or response.reason_phrase)
 
 
-def _told(chunks: Iterator[bytes]) -> Iterator[tuple[str, str]]:
-    try:
-        for name, data in server_sent(lambda: next(chunks, b"")):
-            if name:
-                yield name, data.decode("utf-8", "replace")
-    except ValueError as error:
-        raise SpanfuseError(str(error)) from None
+def server_sent(lines: Iterator[str]) -> Iterator[tuple[str, str]]:
+    """Parse server-sent events: (event, data) for each; comments are left out."""
+    event, data = "message", list[str]()
+    for line in lines:
+        if not line:
+            if data:
+                yield event, "\n".join(data)
+            event, data = "message", []
+        elif not line.startswith(":"):
+            name, _, value = line.partition(":")
+            value = value.removeprefix(" ")
+            if name == "event":
+                event = value
+            elif name == "data":
+                data.append(value)
