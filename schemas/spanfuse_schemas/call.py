@@ -155,7 +155,8 @@ class Call(Record):
     error_type: str = ""
     """`error.type` or the exception's type; empty for a success."""
     error_class: ErrorClass = ""
-    """Whose failure it was: `provider` (429, 5xx, time-out), `client` (other 4xx), `tool`; empty for a success."""
+    """Whose failure it was: `provider` (429, 5xx, time-out), `client` (other 4xx, and whatever nothing says is the provider's),
+    `tool`; empty for a success."""
     ttft_ns: int = 0
     """Time to first token, nanoseconds; 0 where unknown."""
     content: ContentMode = "structure"

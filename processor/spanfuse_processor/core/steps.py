@@ -1,6 +1,6 @@
 """The step model: an action and the observation that came back, told apart from an agent that starts over.
 
-A model call carries both: what the last assistant message of its input did (`Call.prior`), and the input that is new
+A model call carries both: what the last assistant message of its input did (`Call.answers`), and the input that is new
 since then (`Call.input`). So a step is known from one record, whatever was lost, reordered or interleaved before it. A tool
 span is a step of its own, known before the next model call; when that call then restates it, it counts once.
 
