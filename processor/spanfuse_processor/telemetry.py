@@ -15,10 +15,18 @@ COUNTERS: Final[Mapping[str, str]] = {
     "late": "calls that ended before all that their session remembers; they change nothing",
     "cost_nano_usd": "cost of the calls counted, nano-dollars",
     "decisions": "changes of breakers",
-    "dead_letters": "requests that could not be decoded or applied; they are kept for a while, and answered with an error",
-    "unavailable": "requests sent back to come again, since the storage did not take them",
+    "dead_letters": "requests or messages that could not be decoded or applied; they are kept for a while",
+    "unexpected_errors": "requests or messages that met an error nobody foresaw; the first is logged",
+    "unapplied_calls": "calls of sessions that could not be applied or stored, while the rest of their request was",
+    "unavailable": "requests sent back to come again, since the storage or Kafka did not take them",
+    "relayed_requests": "OTLP requests that a worker's receiver has handed to Kafka",
+    "refused_requests": "OTLP requests that a worker's receiver has refused: unreadable, or larger than the topic takes",
+    "redelivered": "calls that Kafka delivered again; they change nothing",
+    "stale_messages": "messages of partitions that had moved to another worker; they are delivered there",
+    "oversized_records": "records dropped since Kafka does not take them for their size",
     "expired_sessions": "sessions forgotten because they were idle",
     "unreadable_sessions": "stored sessions of another version; they start afresh",
+    "unstorable_sessions": "sessions that could not be stored; they start afresh",
     "untold_decisions": "open decisions that are left out of snapshots, for want of room",
     "dropped_streams": "clients of the decision stream that did not keep up and have to connect again",
 }
@@ -29,6 +37,9 @@ FAMILIES: Final[Mapping[str, str]] = {
     "ingest": "spans that made no call, by reason, and repairs",
 }
 """Name → what is counted, for counters with a second name: `family/name`."""
+
+REJECTED: Final = ("invalid", "failed")
+"""Reasons of `ingest` that are the sender's affair: spans without ids, and such as cannot be read."""
 
 
 class Counters:

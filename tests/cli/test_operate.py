@@ -70,6 +70,14 @@ def test_the_status_of_a_blocked_key_exits_with_1_and_says_how_to_release_it(spa
     assert shown == {"key": "session:a/b", "decision": OPEN, "session": {"session": "a/b", "calls": 3}}
 
 
+def test_the_status_of_a_half_open_key_exits_with_0_and_says_that_a_probe_passes(spanfuse: Spanfuse) -> None:
+    with FakeApi({("GET", "/v1/decisions"): (200, {"decisions": [OPEN | {"state": "half_open"}]})}) as api:
+        result = spanfuse("status", "session:a/b", "--api", api.url)
+    assert result.exit_code == 0
+    assert "half_open" in result.stdout
+    assert "the next call passes as a probe" in result.stdout
+
+
 def test_the_status_of_another_key_is_closed(spanfuse: Spanfuse, api: FakeApi) -> None:
     result = spanfuse("status", "session:other", "--api", api.url)
     assert (result.exit_code, result.stdout) == (0, "session:other: closed\n")

@@ -49,7 +49,7 @@ async def test_the_status_tells_version_mode_ports_and_all_that_is_counted() -> 
         status = await get(host.api_port, "/v1/status")
     finally:
         await host.stop()
-    assert (status["mode"], status["storage"], status["sessions"], status["open_breakers"]) == (
+    assert (status["mode"], status["storage"], status["sessions"], status["half_open_breakers"]) == (
         "enforce",
         "memory",
         1,

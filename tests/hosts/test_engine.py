@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from spanfuse_processor.config import Config
+from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.hosts.engine import PART, Engine
@@ -142,6 +143,47 @@ def test_an_error_that_nobody_foresaw_costs_one_request(host: Host, monkeypatch:
     assert (host.engine.describe("s"), host.blocked()) == (before, [])
     host.send(repeater(3)[2])
     assert host.blocked() == ["session:s"]
+
+
+def test_a_session_that_cannot_be_stored_costs_its_own_calls_only(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    host.send(request(chat_span(1, [("user", "a")], session="bad")))
+    snapshot = SessionState.snapshot
+
+    def limited(self: SessionState) -> bytes:
+        if self.key == "bad":
+            raise OverflowError("a number of more than 64 bits")
+        return snapshot(self)
+
+    monkeypatch.setattr(SessionState, "snapshot", limited)
+    spans = [chat_span(n, [("user", f"q{n}")], session=s) for n, s in enumerate(("bad", "good", "bad", "fine"), 2)]
+    assert host.send(request(*spans)) == [ExportResult()]
+    for name in ("good", "fine", "bad"):
+        described = host.engine.describe(name)
+        assert described is not None
+        assert described["calls"] == 1
+    assert (host.counts()["requests"], host.counts()["calls"], host.counts()["unapplied_calls"]) == (2, 3, 2)
+
+
+def test_totals_beyond_64_bits_stay_at_their_bound(host: Host) -> None:
+    for _ in range(2):
+        host.store.commit(Changes(counts={"cost_nano_usd": 2**70}))
+    assert host.store.totals()["cost_nano_usd"] == 2**63 - 1
+
+
+def test_a_breaker_whose_cooldown_is_over_is_shown_as_half_open_and_told_as_it_was_decided(host: Host) -> None:
+    """Guards know from its expiry; an operator is not to take it for one that refuses every call."""
+    host.send(*repeater(3))
+    (decision,) = host.engine.board.decisions()
+    expires = decision.expires_at_ns
+    assert expires is not None
+    for now, state in ((expires - 1, "open"), (expires, "half_open")):
+        assert [d.state for d in host.engine.board.shown(now)] == [state]
+        assert host.engine.board.breakers(now) == {state: 1}
+        described = host.engine.describe("s", now)
+        assert described is not None
+        assert described["decision"]["state"] == state
+    present, _ = host.engine.board.follow()
+    assert [b'"state":"open"' in told for told in present] == [True, False]
 
 
 def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened(

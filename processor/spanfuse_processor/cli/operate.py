@@ -75,7 +75,10 @@ def _show_key(api: Api, key: str, output: str) -> None:
         click.echo(f"{key}: closed")
     else:
         click.echo(describe(decision))
-    if decision is not None and decision.get("action") == "block":
+    if decision is not None and decision["state"] == "half_open":
+        if output != "json":
+            click.echo(f"The cooldown is over: the next call passes as a probe, and decides. Or: spanfuse reset {key}")
+    elif decision is not None and decision.get("action") == "block":
         raise Problem(f"{key} is blocked by {decision.get('rule', '')}; release it with: spanfuse reset {key}")
 
 

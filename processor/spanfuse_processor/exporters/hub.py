@@ -94,7 +94,10 @@ class Hub:
             event: `decision` or `detection`.
             data: JSON on one line.
         """
-        told = frame(event, data)
+        self.tell(frame(event, data))
+
+    def tell(self, told: bytes) -> None:
+        """Tell all listeners of an event that is framed already."""
         for listener in tuple(self._listeners):
             listener.put(told)
 

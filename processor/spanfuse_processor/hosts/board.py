@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from spanfuse_processor.exporters.hub import Hub, Listener, frame
 from spanfuse_schemas import Decision, Detection
+from spanfuse_schemas.decision import State
 
 MAX_OPEN: Final = 100_000
 """Open decisions in snapshots: as many as a Guard keeps. Beyond it the one known longest is left out; its session still
 has it."""
+
+
+class _Standing(NamedTuple):
+    """A decision that stands, and what is told of it to each who begins to listen."""
+
+    decision: Decision
+    told: bytes
 
 
 class Board:
@@ -22,7 +31,7 @@ class Board:
     """
 
     def __init__(self, decisions: Iterable[Decision], hub: Hub) -> None:
-        self._open = {decision.key: decision for decision in decisions}
+        self._open = {d.key: _Standing(d, frame("decision", d.to_json())) for d in decisions}
         self._hub = hub
         self.untold = 0
         """Decisions left out for want of room."""
@@ -34,20 +43,25 @@ class Board:
         return len(self._open)
 
     def decisions(self) -> list[Decision]:
-        """What stands at present."""
-        return list(self._open.values())
+        """What stands at present, as it was decided."""
+        return [standing.decision for standing in self._open.values()]
 
-    def breakers(self) -> int:
-        """How many breakers are open."""
-        return sum(decision.action == "block" for decision in self._open.values())
+    def shown(self, now_ns: int) -> list[Decision]:
+        """What stands at present, as people are to see it."""
+        return [shown(standing.decision, now_ns) for standing in self._open.values()]
+
+    def breakers(self, now_ns: int) -> Counter[State]:
+        """How many breakers are open, and how many half-open."""
+        return Counter(_state(s.decision, now_ns) for s in self._open.values() if s.decision.action == "block")
 
     def tell(self, decisions: Iterable[Decision], detections: Iterable[Detection]) -> None:
         """Take in what was decided, and publish it: decisions first, since somebody waits for them."""
         for decision in decisions:
             self._open.pop(decision.key, None)
+            told = frame("decision", decision.to_json())
             if decision.action != "allow":
-                self._open[decision.key] = decision
-            self._hub.publish("decision", decision.to_json())
+                self._open[decision.key] = _Standing(decision, told)
+            self._hub.tell(told)
         for detection in detections:
             self._hub.publish("detection", detection.to_json())
         while len(self._open) > MAX_OPEN:
@@ -61,5 +75,16 @@ class Board:
             UnavailableError: if too many listen.
         """
         listener = self._hub.listen()
-        present = [frame("decision", decision.to_json()) for decision in self._open.values()]
-        return [*present, frame("ready", b"{}")], listener
+        return [*(standing.told for standing in self._open.values()), frame("ready", b"{}")], listener
+
+
+def shown(decision: Decision, now_ns: int) -> Decision:
+    """A decision as people are to see it: an open breaker whose cooldown is over is half-open. Guards know that from
+    `expires_at_ns`, and are told what was decided."""
+    state = _state(decision, now_ns)
+    return decision if state == decision.state else decision.model_copy(update={"state": state})
+
+
+def _state(decision: Decision, now_ns: int) -> State:
+    expires = decision.expires_at_ns
+    return "half_open" if decision.state == "open" and expires is not None and expires <= now_ns else decision.state

@@ -6,7 +6,6 @@ It needs no services: `spanfuse up` on a laptop, in CI, or for a small team.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import time
@@ -20,6 +19,7 @@ from spanfuse_processor.api.app import create_app
 from spanfuse_processor.config import Config
 from spanfuse_processor.errors import ConfigError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
+from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.engine import EXPIRE_AT_ONCE, Engine
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.otlp.decode import Encoding
@@ -139,8 +139,8 @@ class EmbeddedHost:
         return self._engine
 
     def decisions(self) -> list[Decision]:
-        """What stands at present."""
-        return self._running.board.decisions()
+        """What stands at present; what is open and has expired as half-open."""
+        return self._running.board.shown(time.time_ns())
 
     def follow(self) -> tuple[Iterable[bytes], Listener]:
         """What stands at present as events, and a listener for what changes from now on."""
@@ -148,7 +148,7 @@ class EmbeddedHost:
 
     def session(self, session: str) -> dict[str, Any] | None:
         """What is known of a session."""
-        return self._running.describe(session)
+        return self._running.describe(session, time.time_ns())
 
     def detections(self, limit: int) -> list[bytes]:
         """The last detections, newest first, as JSON."""
@@ -162,6 +162,7 @@ class EmbeddedHost:
     def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""
         engine = self._running
+        breakers = engine.board.breakers(time.time_ns())
         here = {"untold_decisions": engine.board.untold, "dropped_streams": self._hub.dropped}
         return {
             "version": version("spanfuse"),
@@ -171,7 +172,8 @@ class EmbeddedHost:
             "storage": self._config.extensions.storage.path or "memory",
             "sessions": engine.store.sessions(),
             "live_sessions": len(engine.sessions),
-            "open_breakers": engine.board.breakers(),
+            "open_breakers": breakers["open"],
+            "half_open_breakers": breakers["half_open"],
             "streams": len(self._hub),
             "counts": engine.counters.as_dict() | here,
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
@@ -191,13 +193,6 @@ async def _every(interval_s: float, work: Callable[[], Coroutine[Any, Any, None]
             told = True
 
 
-def _spare_the_collector() -> None:
-    """What is loaded now stays: looking through it and all sessions for garbage cost pauses of 50 to 100 ms."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-
-
 async def run_embedded(config: Config, *, ready: Callable[[EmbeddedHost], None] | None = None) -> None:
     """Run until SIGTERM or SIGINT.
 
@@ -214,7 +209,7 @@ async def run_embedded(config: Config, *, ready: Callable[[EmbeddedHost], None] 
             loop.add_signal_handler(number, stopped.set)
     host = EmbeddedHost(config)
     await host.start()
-    _spare_the_collector()
+    spare_the_collector()
     try:
         if ready is not None:
             ready(host)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -20,14 +20,14 @@ from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub
-from spanfuse_processor.hosts.board import Board
+from spanfuse_processor.hosts.board import Board, shown
 from spanfuse_processor.hosts.live import LiveSessions
 from spanfuse_processor.hosts.prices import prices_of
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.decode import Encoding, decode
 from spanfuse_processor.otlp.export import ExportResult
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_processor.telemetry import Counters
+from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Call, CallBatch, Decision
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,6 @@ LARGE_BYTES: Final = 256 * 1024
 """Requests above this, some hundred spans, are read on a thread: those who listen must not wait for them."""
 PART: Final = 100
 """Calls applied at once, some 10 ms."""
-REJECTED: Final = ("invalid", "failed")
-"""Reasons of the normaliser that are the sender's affair: spans without ids, and such as cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,9 @@ class Engine:
                 raise
             except Exception as error:  # whatever a request holds, the host goes on
                 self.sessions.rolled_back()
-                log.exception("a request cannot be applied; it is kept as a dead letter")
+                if not self.counters["unexpected_errors"]:
+                    log.exception("a request cannot be applied; such are kept as dead letters")
+                self.counters.add({"unexpected_errors": 1})
                 reason = f"cannot be applied: {type(error).__name__}"
                 self._bury(data, reason, received_ns)
                 raise DecodeError(reason) from error
@@ -130,6 +130,40 @@ class Engine:
         return Read(len(spans), batch, self._normaliser.counters - before)
 
     def _apply(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
+        try:
+            self._apply_together(calls, counts, received_ns)
+        except UnavailableError:
+            raise
+        except Exception:
+            self.sessions.rolled_back()
+            self._apply_apart(calls, counts, received_ns)
+
+    def _apply_apart(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
+        """Session by session, so that one which cannot be applied or stored costs none of the others.
+
+        Raises:
+            Exception: if none could be.
+        """
+        by_session: defaultdict[str, list[Call]] = defaultdict(list)
+        for call in calls:
+            by_session[call.session].append(call)
+        failures: list[Exception] = []
+        for group in by_session.values():
+            try:
+                self._apply_together(tuple(group), {}, received_ns)
+            except UnavailableError:
+                raise
+            except Exception as error:
+                self.sessions.rolled_back()
+                failures.append(error)
+                counts = counts | {"unapplied_calls": counts.get("unapplied_calls", 0) + len(group)}
+        if failures and len(failures) == len(by_session):
+            raise failures[0]
+        if failures and not self.counters["unapplied_calls"]:
+            log.error("calls of a session cannot be applied; such are left out and counted", exc_info=failures[0])
+        self._commit(Outcome(), counts, received_ns)
+
+    def _apply_together(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
         batch = CallBatch.model_construct(calls=calls)
         # Charges are for budgets that sessions share, of which this host has none: their identity does not matter.
         outcome = self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=0)
@@ -207,10 +241,14 @@ class Engine:
                 Outcome(decisions=[state.decision], touched={state.key: state}), {"decisions": 1}, time.time_ns()
             )
 
-    def describe(self, session: str) -> dict[str, Any] | None:
-        """What is known of a session; none if nothing is."""
+    def describe(self, session: str, now_ns: int = 0) -> dict[str, Any] | None:
+        """What is known of a session; none if nothing is.
+
+        Args:
+            now_ns: by which an open decision may have expired, nanoseconds since the Unix epoch.
+        """
         state = self.sessions.known(session)
-        return _described(state) if state is not None else None
+        return _described(state, now_ns) if state is not None else None
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
@@ -235,7 +273,8 @@ def _counts(outcome: Outcome) -> dict[str, int]:
     }
 
 
-def _described(state: SessionState) -> dict[str, Any]:
+def _described(state: SessionState, now_ns: int) -> dict[str, Any]:
+    decision = shown(state.decision, now_ns) if state.decision is not None else None
     return {
         "session": state.key,
         "calls": state.calls,
@@ -245,5 +284,5 @@ def _described(state: SessionState) -> dict[str, Any]:
         "first_ns": state.first_ns,
         "last_ns": state.last_ns,
         "epoch": state.epoch,
-        "decision": state.decision.model_dump(mode="json", exclude_defaults=True) if state.decision else None,
+        "decision": decision.model_dump(mode="json", exclude_defaults=True) if decision is not None else None,
     }

@@ -31,7 +31,11 @@ _UPSERT: Final = """
 INSERT INTO sessions (session, touched_ns, epoch, state) VALUES (?, ?, ?, ?)
 ON CONFLICT (session) DO UPDATE SET touched_ns = excluded.touched_ns, epoch = excluded.epoch, state = excluded.state
 """
-_ADD: Final = "INSERT INTO totals VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value"
+MAX_INT64: Final = 2**63 - 1
+_ADD: Final = (
+    "INSERT INTO totals VALUES (?, ?) ON CONFLICT (name) "
+    f"DO UPDATE SET value = min(value + excluded.value, {MAX_INT64})"  # the sum of two large ones is a real
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Store:
             if told:
                 self._db.executemany("INSERT INTO detections (session, detection) VALUES (?, ?)", told)
                 self._trim("detections", MAX_DETECTIONS)
-            self._db.executemany(_ADD, [(name, n) for name, n in changes.counts.items() if n])
+            self._db.executemany(_ADD, [(name, min(n, MAX_INT64)) for name, n in changes.counts.items() if n])
 
     def _keep(self, decision: Decision) -> None:
         if decision.action == "allow":
