@@ -9,14 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.errors import MessageSizeTooLargeError, UnknownError
 from faust.types import TP
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.hosts.prices import prices_of
 from spanfuse_processor.hosts.stream import ingest as subject
+from spanfuse_processor.hosts.stream import letters
 from spanfuse_processor.hosts.stream.ingest import Ingest, pack
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.telemetry import COUNTERS, FAMILIES
 from spanfuse_schemas import CallBatch
 from spanfuse_schemas.topics import CALLS, DEAD_LETTER, OTLP_SPANS, partition_of
 from tests.support.agents import prompt
@@ -35,9 +38,10 @@ class Outbox:
         self.sent.append(SimpleNamespace(topic=topic, value=value, future=future, **fields))
         return future
 
-    async def acknowledge(self, *indices: int) -> None:
+    async def acknowledge(self, *indices: int, error: Exception | None = None) -> None:
         for index in indices:
-            self.sent[index].future.set_result(None)
+            future = self.sent[index].future
+            future.set_exception(error) if error else future.set_result(None)
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -50,7 +54,9 @@ class Bench:
         self.commits: dict[TP, int] = {}
         self.offsets = Offsets(self._commit)
         normaliser = Normaliser(prices_of(Config().pricing))
-        self.ingest = Ingest(normaliser, self.outbox, self.offsets, 4, self.counters)  # type: ignore[arg-type]
+        outbox: Any = self.outbox
+        self.present = True
+        self.ingest = Ingest(normaliser, outbox, self.offsets, 4, self.counters, lambda _: self.present)
 
     async def _commit(self, offsets: dict[TP, int]) -> bool:
         self.commits.update(offsets)
@@ -98,7 +104,7 @@ def test_a_call_that_no_topic_takes_is_counted(monkeypatch: pytest.MonkeyPatch) 
     calls = [prompt("one", session="s"), prompt("two", session="s", agent="a" * 3_000), prompt("three", session="s")]
     values = [value for _, value in pack(calls, 1, counters)]
     assert [c for value in values for c in CallBatch.from_json(value).calls] == [calls[0], calls[2]]
-    assert counters == {"calls_too_large": 1}
+    assert counters == {"oversized_records": 1}
 
 
 @in_loop
@@ -169,3 +175,54 @@ async def test_what_is_not_acknowledged_is_bounded(monkeypatch: pytest.MonkeyPat
     assert not waiting.done()
     await bench.outbox.acknowledge(0)
     await asyncio.wait_for(waiting, 1)
+
+
+@in_loop
+async def test_a_message_that_waited_until_its_partition_had_moved_on_is_left_to_its_new_owner() -> None:
+    bench = Bench()
+    bench.present = False
+    await bench.take(0, good())
+    assert (bench.outbox.sent, bench.counters) == ([], {"stale_messages": 1})
+
+
+@in_loop
+async def test_a_dead_letter_that_is_too_large_is_cut_and_says_how_long_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(letters, "MAX_LETTER_BYTES", 10)
+    bench = Bench()
+    await bench.take(0, b"{" * 25)
+    (letter,) = bench.outbox.sent
+    assert letter.value == b"{" * 10
+    assert dict(letter.headers)["size"] == b"25"
+
+
+@in_loop
+async def test_a_record_refused_for_its_size_holds_up_nothing_and_any_other_refusal_does() -> None:
+    bench = Bench()
+    await bench.take(0, good())
+    await bench.take(1, good())
+    await bench.outbox.acknowledge(0, error=MessageSizeTooLargeError())
+    assert await bench.committed() == 1
+    await bench.outbox.acknowledge(1, error=UnknownError())
+    assert await bench.committed() == 1
+
+
+@in_loop
+async def test_an_error_that_nobody_foresaw_costs_one_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise OverflowError
+
+    bench = Bench()
+    monkeypatch.setattr(subject, "pack", broken)
+    await bench.take(0, good())
+    monkeypatch.undo()
+    await bench.take(1, good())
+    assert [sent.topic for sent in bench.outbox.sent] == [DEAD_LETTER, CALLS]
+    assert bench.counters["unexpected_errors"] == 1
+
+
+@in_loop
+async def test_everything_that_is_counted_is_explained() -> None:
+    bench = Bench()
+    await bench.take(0, good())
+    await bench.take(1, b"garbage")
+    assert {name.partition("/")[0] for name in bench.counters} <= {*COUNTERS, *FAMILIES}

@@ -90,3 +90,21 @@ def test_a_window_takes_redelivered_messages() -> None:
     window.begin(11)
     assert window.finish(11) == 10
     assert window.finish(4) == 11
+
+
+def test_a_message_that_begins_late_holds_back_those_behind_it() -> None:
+    """Whatever the order in which they came."""
+    window = Window()
+    window.begin(100)
+    window.begin(98)
+    assert window.finish(100) == -1
+    assert window.finish(98) == 100
+
+
+def test_a_message_at_work_twice_is_finished_with_its_last_copy() -> None:
+    window = Window()
+    window.begin(5)
+    window.begin(5)
+    assert window.finish(5) == -1
+    assert window.finish(5) == 5
+    assert window.finish(5) == 5

@@ -17,12 +17,14 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import SpanfuseError, StateError
 from spanfuse_processor.hosts.stream.app import new_app
 from spanfuse_processor.hosts.stream.detect import Detector
+from spanfuse_processor.hosts.stream.expiry import Expiry
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.sessions import Sessions
 from spanfuse_processor.hosts.stream.table import SessionTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
-from spanfuse_schemas import Call, CallBatch
+from spanfuse_processor.telemetry import COUNTERS, FAMILIES
+from spanfuse_schemas import Call, CallBatch, Decision, Detection, Reset
 from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DEAD_LETTER, DETECTIONS
 from tests.support.agents import policy, prompt
 from tests.support.loops import in_loop
@@ -36,7 +38,7 @@ def table() -> SessionTable:
 
 
 def stored(offset: int, key: str = "s") -> bytes:
-    return Stored(offset, 0, False, SessionState(key).snapshot()).pack()
+    return Stored(offset, 0, 0, SessionState(key).snapshot()).pack()
 
 
 def record(key: bytes, value: bytes | None, partition: int = 1) -> Any:
@@ -44,7 +46,7 @@ def record(key: bytes, value: bytes | None, partition: int = 1) -> Any:
 
 
 def test_a_stored_session_is_read_as_it_was_written() -> None:
-    whole = Stored(2**40, 1_750_000_000 * 10**9, True, b"snapshot")
+    whole = Stored(2**40, 1_750_000_000 * 10**9, 3, b"snapshot")
     assert Stored.unpack(whole.pack()) == whole
     with pytest.raises(StateError):
         Stored.unpack(b"\x01\x02")
@@ -106,7 +108,38 @@ def test_an_unreadable_state_is_counted_and_begun_afresh(table: SessionTable) ->
     found = Sessions(table, counters).load("s", 1, 3)
     assert found is not None
     assert found.calls == 0
-    assert counters["state_unreadable"] == 1
+    assert counters["unreadable_sessions"] == 1
+
+
+def test_a_state_of_another_version_begins_anew_at_its_epoch_and_is_not_applied_twice(table: SessionTable) -> None:
+    """Guards ignore what is not above the epoch that they know."""
+    counters = Counter[str]()
+    table.store(b"s", Stored(50, 7, 12, b"of another version").pack(), 1)
+    sessions = Sessions(table, counters)
+    assert sessions.load("s", 1, 50) is None
+    state = sessions.load("s", 1, 51)
+    assert state is not None
+    assert (state.calls, state.epoch, state.last_ns) == (0, 12, 7)
+    assert counters["unreadable_sessions"] == 1
+
+
+@pytest.mark.parametrize("field", ["cost_nano_usd", "last_ns", "epoch"])
+def test_a_state_that_cannot_be_stored_begins_anew_and_the_others_are_stored(table: SessionTable, field: str) -> None:
+    """Numbers beyond 64 bits, which no snapshot takes; its epoch stays, as far as it can."""
+    counters = Counter[str]()
+    sessions = Sessions(table, counters)
+    for name in ("bad", "good"):
+        state = sessions.load(name, 1, 3)
+        assert state is not None
+        state.calls, state.epoch = 9, 4
+        sessions.touched(name, 3)
+    bad = sessions.load("bad", 1, 4)
+    setattr(bad, field, 2**70)
+    rows = {key: Stored.unpack(value or b"") for key, value, _ in sessions.take(10)}
+    assert SessionState.restore(rows[b"good"].snapshot).calls == 9
+    assert SessionState.restore(rows[b"bad"].snapshot).calls == 0
+    assert rows[b"bad"].epoch == (2**63 - 1 if field == "epoch" else 4)
+    assert (counters["unstorable_sessions"], sessions.dirty) == (1, 0)
 
 
 class Outbox:
@@ -225,3 +258,100 @@ async def test_a_redelivered_message_changes_nothing() -> None:
     assert {t: v for t, v in bench.outbox.values.items() if t in sent} == sent
     assert bench.counters["redelivered"] == 8
     assert len(bench.outbox.values[CHARGES]) == len(set(bench.outbox.values[CHARGES]))
+
+
+@in_loop
+async def test_a_message_that_cannot_be_told_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of it has gone out, and the next message is applied."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+
+    def unserialisable(self: Detection) -> bytes:
+        raise ValueError("no text")
+
+    monkeypatch.setattr(Detection, "to_json", unserialisable)
+    await bench.take(0, *looping(4))
+    monkeypatch.undo()
+    await bench.take(1, prompt("another", session="t"))
+    assert list(bench.outbox.values) == [DEAD_LETTER]
+    assert (bench.counters["unexpected_errors"], bench.counters["calls"]) == (1, 1)
+
+
+@in_loop
+async def test_a_flush_ends_and_commits_nothing_when_its_partitions_are_revoked_meanwhile() -> None:
+    """Between any two of its steps."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    calls = [prompt("q", at=n, session=f"s{n}") for n in range(200)]
+    await bench.take(0, *calls)
+    flush = asyncio.create_task(bench.writeback.flush())
+    await asyncio.sleep(0)
+    assert 0 < bench.sessions.dirty < 200
+    bench.sessions.clear()
+    bench.writeback.forget()
+    await asyncio.wait_for(flush, 5)
+    assert "commit 1" not in bench.outbox.log
+
+
+@in_loop
+async def test_messages_get_their_turn_while_states_are_serialised() -> None:
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, *[prompt("q", at=n, session=f"s{n}") for n in range(300)])
+    flush = asyncio.create_task(bench.writeback.flush())
+    await asyncio.sleep(0)
+    await bench.take(1, prompt("q", session="t"))
+    assert 0 < bench.sessions.dirty < 301
+    await flush
+
+
+@in_loop
+async def test_a_reset_of_an_unknown_session_clears_what_guards_hold_and_makes_no_session() -> None:
+    """A closed record for whoever waits for it, and a tombstone, which clears a block of any epoch."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, value=CallBatch(resets=(Reset(key="session:lost", at_ns=5, actor="a"),)).to_json())
+    await bench.writeback.flush()
+    closed, tombstone = bench.outbox.values[CONTROL]
+    decision = Decision.from_json(closed or b"")
+    assert (decision.key, decision.state, decision.epoch, decision.issued_at_ns) == ("session:lost", "closed", 0, 5)
+    assert tombstone is None
+    assert SESSIONS_CHANGELOG not in bench.outbox.values
+
+
+@in_loop
+async def test_a_reset_of_a_known_session_closes_it_above_its_epoch() -> None:
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, *looping(4))
+    await bench.take(1, value=CallBatch(resets=(Reset(key="session:s", at_ns=5),)).to_json())
+    told = [Decision.from_json(value or b"") for value in bench.outbox.values[CONTROL]]
+    assert [d.state for d in told] == ["open", "closed"]
+    assert told[0].epoch < told[1].epoch
+
+
+@in_loop
+async def test_a_session_that_cannot_be_read_expires_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the header in front of its snapshot; one whose header cannot be read, when it was not written again for so long."""
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    table, outbox, pipeline = bench.sessions._table, bench.outbox, Pipeline(policy())
+    offsets = Offsets(bench._commit)
+    waiting: Any = outbox
+    expiry = Expiry(table, bench.sessions, pipeline, waiting, bench.writeback, offsets, bench.counters)
+    table.store(b"old", Stored(0, 1, 3, b"?").pack(), 1)
+    table.store(b"alien", b"\xff", 1)
+    table.store(b"new", Stored(1, 2**60, 0, SessionState("new").snapshot()).pack(), 1)
+    offsets.done(TP(CALLS, 1), 5)
+    await offsets.commit()
+    for _ in range(4):
+        await expiry.turn()
+    assert {key for key, _, _ in table.entries()} == {b"alien", b"new"}
+    expiry._since -= 10**9
+    for _ in range(4):
+        await expiry.turn()
+    assert {key for key, _, _ in table.entries()} == {b"new"}
+    assert outbox.values[CONTROL] == [None, None]
+    assert bench.counters["expired_sessions"] == 2
+
+
+@in_loop
+async def test_everything_that_is_counted_is_explained() -> None:
+    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, *looping(4))
+    await bench.take(1, value=b"garbage")
+    assert {name.partition("/")[0] for name in bench.counters} <= {*COUNTERS, *FAMILIES}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import AIOKafkaProducer
@@ -80,6 +81,26 @@ async def _abandon(client: Any) -> None:
     close = getattr(client, "stop", None) or client.close
     with contextlib.suppress(KafkaError, OSError, TimeoutError, AttributeError):
         await asyncio.wait_for(close(), 2)
+
+
+async def within(timeout_s: float, work: Coroutine[Any, Any, None]) -> bool:
+    """Do something for a while, such as closing a client whose brokers may be away; what is late is cancelled, and not
+    waited for, since client libraries swallow that too.
+
+    Returns:
+        Whether it was done.
+
+    Raises:
+        Exception: what the work raises.
+    """
+    task = asyncio.ensure_future(work)
+    done, _ = await asyncio.wait([task], timeout=timeout_s)
+    if done:
+        task.result()
+    else:
+        task.add_done_callback(lambda late: late.cancelled() or late.exception())
+        task.cancel()
+    return bool(done)
 
 
 def new_producer(settings: KafkaSettings, *, linger_ms: int) -> AIOKafkaProducer:

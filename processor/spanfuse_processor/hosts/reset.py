@@ -11,7 +11,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
-from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import client_options, new_producer, start_client
 from spanfuse_schemas import CallBatch, Decision, Reset
 from spanfuse_schemas.topics import CALLS, CONTROL, partition_of
@@ -33,13 +33,15 @@ async def reset_session(settings: KafkaSettings, session: str, actor: str, timeo
 
     Raises:
         UnavailableError: if Kafka does not answer, or no worker has closed the breaker in time.
+        SpanfuseError: if the worker knows nothing of the session; a block of it that still stood in the control topic is
+            cleared all the same.
     """
     consumer = AIOKafkaConsumer(**client_options(settings), group_id=None, enable_auto_commit=False)
     producer = new_producer(settings, linger_ms=0)
     try:
         await start_client(consumer, settings)
         await start_client(producer, settings)
-        return await asyncio.wait_for(_reset(consumer, producer, session, actor), timeout_s)
+        decision = await asyncio.wait_for(_reset(consumer, producer, session, actor), timeout_s)
     except TimeoutError:
         raise UnavailableError(
             f"no worker has closed session:{session} within {timeout_s:g} s; are the topics there and a worker running?"
@@ -49,6 +51,9 @@ async def reset_session(settings: KafkaSettings, session: str, actor: str, timeo
     finally:
         for client in (producer, consumer):
             await _stop(client)
+    if not decision.epoch:
+        raise SpanfuseError(f"nothing is known of session:{session}; whatever Guards still held against it is cleared")
+    return decision
 
 
 async def _reset(consumer: AIOKafkaConsumer, producer: AIOKafkaProducer, session: str, actor: str) -> Decision:

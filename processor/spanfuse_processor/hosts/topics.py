@@ -26,7 +26,7 @@ CHANGELOGS: Final = (
     Topic(
         name=SESSIONS_CHANGELOG,
         key="session",
-        value="last applied offset, then the session's snapshot; empty: forgotten",
+        value="last applied offset, last call, epoch, then the session's snapshot; empty: forgotten",
         config={
             "cleanup.policy": "compact",
             "delete.retention.ms": str(24 * 3600 * 1000),

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from faust.types import TP
 from pydantic import ValidationError
@@ -17,10 +17,12 @@ from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
 from spanfuse_processor.hosts.stream.writeback import WriteBack
-from spanfuse_schemas import CallBatch, Decision
+from spanfuse_schemas import CallBatch, Decision, Reset
 from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS
 
 log = logging.getLogger(__name__)
+
+Mode = Literal["observe", "enforce"]
 
 
 class Detector:
@@ -82,29 +84,38 @@ class Detector:
 
     async def _apply(self, batch: CallBatch, message: Any) -> None:
         try:
-            outcome = self._process(batch, message.partition, message.offset)
+            known, unknown = self._sorted(batch)
+            outcome = self._process(known, message.partition, message.offset)
+            records = _records(outcome, unknown, self.pipeline.policy.mode)
         except Exception:  # one message must never stop a partition
-            self._counters["core_errors"] += 1
-            log.exception("%s-%d offset %d cannot be applied", CALLS, message.partition, message.offset)
+            self._counters["unexpected_errors"] += 1
+            if self._counters["unexpected_errors"] == 1:
+                log.exception("%s-%d offset %d cannot be applied", CALLS, message.partition, message.offset)
             await self._refuse(message, "cannot be applied")
             return
         for session in outcome.touched:
             self._sessions.touched(session, message.offset)
         self._count(outcome)
-        await self._emit(outcome)
+        for topic, key, value in records:
+            await self._outbox.send(topic, value, key=key, urgent=topic == CONTROL)
+        self._writeback.charge(outcome.charges)
+
+    def _sorted(self, batch: CallBatch) -> tuple[CallBatch, list[Reset]]:
+        """The batch without its resets of sessions that nobody knows, and these: they must not make a session."""
+        if not batch.resets:
+            return batch, []
+        unknown = [r for r in batch.resets if self._is_unknown(*r.key.split(":", 1))]
+        known = tuple(r for r in batch.resets if r not in unknown)
+        return batch.model_copy(update={"resets": known}), unknown
+
+    def _is_unknown(self, scope: str, name: str = "") -> bool:
+        return scope == "session" and not self._sessions.known(name)
 
     def _process(self, batch: CallBatch, partition: int, offset: int) -> Outcome:
         load = self._sessions.load
         return self.pipeline.process(
             batch, lambda session: load(session, partition, offset), source=f"{CALLS}-{partition}", offset=offset
         )
-
-    async def _emit(self, outcome: Outcome) -> None:
-        for decision in outcome.decisions:
-            await tell(self._outbox, decision)
-        for detection in outcome.detections:
-            await self._outbox.send(DETECTIONS, detection.to_json(), key=key_of(detection.session))
-        self._writeback.charge(outcome.charges)
 
     async def _refuse(self, message: Any, reason: str) -> None:
         self._counters["dead_letters"] += 1
@@ -117,7 +128,9 @@ class Detector:
         counters["late"] += outcome.late
         counters["redelivered"] += outcome.redelivered
         counters["decisions"] += len(outcome.decisions)
-        counters["detections"] += len(outcome.detections)
+        for detection in outcome.detections:
+            counters[f"detections/{detection.rule}"] += 1
+        counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
 
 
 def _parse(value: bytes | None) -> CallBatch | None:
@@ -128,6 +141,25 @@ def _parse(value: bytes | None) -> CallBatch | None:
     return batch
 
 
+def _records(outcome: Outcome, unknown: list[Reset], mode: Mode) -> list[tuple[str, bytes, bytes | None]]:
+    """Topic, key and value of what goes out at once, decisions first, since somebody waits for them."""
+    records: list[tuple[str, bytes, bytes | None]] = []
+    for reset in unknown:
+        # A block of a session that the table has lost may still stand in the topic: a tombstone clears it at any epoch.
+        closed = Decision(
+            key=reset.key, state="closed", mode=mode, message="Nothing is known of it.", issued_at_ns=reset.at_ns
+        )
+        records += [(CONTROL, key_of(reset.key), closed.to_json()), (CONTROL, key_of(reset.key), None)]
+    records += [(CONTROL, key_of(d.key), d.to_json()) for d in outcome.decisions]
+    records += [(DETECTIONS, key_of(d.session), d.to_json()) for d in outcome.detections]
+    return records
+
+
 async def tell(outbox: Outbox, decision: Decision) -> asyncio.Future[object]:
     """Publish a decision, at once."""
     return await outbox.send(CONTROL, decision.to_json(), key=key_of(decision.key), urgent=True)
+
+
+async def forget(outbox: Outbox, key: str) -> asyncio.Future[object]:
+    """Have Guards forget a key, and compaction too."""
+    return await outbox.send(CONTROL, None, key=key_of(key), urgent=True)

@@ -14,14 +14,14 @@ from spanfuse_processor.core import breaker
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
-from spanfuse_processor.hosts.stream.detect import tell
+from spanfuse_processor.hosts.stream.detect import forget, tell
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox, Row
-from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
+from spanfuse_processor.hosts.stream.sessions import Sessions
 from spanfuse_processor.hosts.stream.table import SessionTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
-from spanfuse_schemas.topics import CALLS, CONTROL
+from spanfuse_schemas.topics import CALLS
 
 _SLICE: Final = 2_000
 """Stored sessions looked at per turn, some 2 ms."""
@@ -32,7 +32,7 @@ class Expiry:
 
     Args:
         writeback: its locks keep states from being changed or written meanwhile.
-        counters: gets `expired`.
+        counters: gets `expired_sessions`.
     """
 
     def __init__(
@@ -54,9 +54,11 @@ class Expiry:
         self._counters = counters
         self._clocks: dict[int, tuple[int, float]] = {}
         self._round: Iterator[tuple[bytes, bytes, int]] = iter(())
+        self._since = time.monotonic()
 
     def forget(self) -> None:
         """Partitions were revoked."""
+        self._since = time.monotonic()
         self._clocks.clear()
         self._round = iter(())
 
@@ -73,12 +75,13 @@ class Expiry:
 
     def _is_over(self, value: bytes, partition: int) -> bool:
         """Idle, and no message that it has applied can come again."""
+        idle_s = self._pipeline.policy.idle_timeout_s
         try:
             stored = Stored.unpack(value)
-        except StateError:
-            return False
+        except StateError:  # nobody can tell since when: what has not been written again by then is over
+            return time.monotonic() - self._since > idle_s
         now_ns = self._now_ns(partition, stored.last_ns)
-        idle = now_ns - stored.last_ns > self._pipeline.policy.idle_timeout_s * 1e9
+        idle = now_ns - stored.last_ns > idle_s * 1e9
         return idle and stored.offset < self._offsets.committed(TP(CALLS, partition))
 
     def _now_ns(self, partition: int, seen_ns: int) -> int:
@@ -94,19 +97,30 @@ class Expiry:
             for key, value, partition in over:
                 session = key.decode("utf-8", "surrogatepass")
                 if self._table.fetch(key) == value and not self._sessions.is_dirty(session):
-                    await self._close(session, Stored.unpack(value), partition)
+                    await self._close(session, value, partition)
                     gone.append((key, None, partition))
         await self._outbox.settled()
         await self._outbox.send_many(SESSIONS_CHANGELOG, gone)
         await self._outbox.settled()
 
-    async def _close(self, session: str, stored: Stored, partition: int) -> None:
+    async def _close(self, session: str, value: bytes, partition: int) -> None:
         self._sessions.forget(session, partition)
-        self._counters["expired"] += 1
-        if not stored.told:
-            return
-        state = SessionState.restore(stored.snapshot)
-        if state.decision is not None:
+        self._counters["expired_sessions"] += 1
+        state, told = _last_known(session, value)
+        if state is not None and state.decision is not None:
             closed = breaker.close(state, state.last_ns, "The session is over.", self._pipeline.policy.mode)
             await tell(self._outbox, closed)
-        await self._outbox.send(CONTROL, None, key=key_of(f"session:{session}"), urgent=True)
+        if told:
+            await forget(self._outbox, f"session:{session}")
+
+
+def _last_known(session: str, value: bytes) -> tuple[SessionState | None, bool]:
+    """The state if it can be read, and whether Guards may know of the session."""
+    try:
+        stored = Stored.unpack(value)
+    except StateError:
+        return None, True
+    try:
+        return SessionState.restore(stored.snapshot), stored.epoch > 0
+    except StateError:
+        return None, stored.epoch > 0

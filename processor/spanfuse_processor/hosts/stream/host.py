@@ -6,13 +6,15 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
+from spanfuse_processor.hosts.kafka import within
 from spanfuse_processor.hosts.stream.app import SESSION_TIMEOUT_S, new_app
 from spanfuse_processor.hosts.stream.detect import Detector
 from spanfuse_processor.hosts.stream.expiry import Expiry
@@ -24,6 +26,7 @@ from spanfuse_processor.hosts.stream.table import SessionTable
 from spanfuse_processor.hosts.stream.writeback import INTERVAL_S, WriteBack
 from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG, partitions_of
 from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Policy
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS, TOPICS
 
@@ -36,8 +39,9 @@ REVOKE_TIMEOUT_S: Final = 15.0
 """How long the last write-back may take when partitions are revoked; after it the worker ends rather than write late."""
 FENCE_S: Final = 0.8 * SESSION_TIMEOUT_S
 """How long this process may be frozen (a suspended machine, a paused container) and still write, seconds."""
-STOP_TIMEOUT_S: Final = 4.0
+STOP_TIMEOUT_S: Final = 3.5
 """How long each of the two halves of a stop may take: the last write-back, and leaving the group."""
+DISCONNECT_TIMEOUT_S: Final = 1.0
 
 
 class StreamHost:
@@ -52,22 +56,30 @@ class StreamHost:
     def __init__(self, settings: KafkaSettings, policy: Policy, normaliser: Normaliser) -> None:
         self.settings = settings
         self.counters: Counter[str] = Counter()
-        """What was done and what was dropped, by name."""
+        """What was done and what was dropped, by the names of `telemetry`."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Fails when the worker has to end."""
         self.ready = asyncio.Event()
         """Set while partitions are assigned and recovered."""
         self._normaliser = normaliser
         self._pipeline = Pipeline(policy)
-        self.outbox = Outbox(settings, self.fail)
+        self.outbox = Outbox(settings, self.fail, self.counters)
         self._tasks: list[asyncio.Task[None]] = []
         self._accepting = False
         self._beat = time.monotonic()
 
     def fail(self, error: BaseException) -> None:
         """End the worker: going on would lose something."""
+        if not isinstance(error, SpanfuseError):
+            error = _explained(error)
         if not self.failed.done():
             self.failed.set_exception(error)
+
+    def counts(self) -> dict[str, Any]:
+        """All that is counted, since the start of this worker."""
+        ingest = {f"ingest/{reason}": n for reason, n in self._normaliser.counters.items()}
+        rejected = sum(self._normaliser.counters[reason] for reason in REJECTED)
+        return Counters({**self.counters, **ingest, "rejected_spans": rejected}).as_dict()
 
     async def start(self) -> None:
         """Connect, join the group, recover.
@@ -85,7 +97,7 @@ class StreamHost:
         ]
 
     def _build(self, partitions: int, charges: int) -> None:
-        app = self.app = new_app(self.settings, partitions, self._fail_with)
+        app = self.app = new_app(self.settings, partitions, self.fail)
         self.offsets = Offsets(self._commit)
         self.table = SessionTable.create(app, self.settings, partitions)
         self._sessions = Sessions(self.table, self.counters)
@@ -97,7 +109,7 @@ class StreamHost:
             self._pipeline, self._sessions, self.outbox, self._writeback, self.counters,
             present=self._is_present, fail=self.fail,
         )  # fmt: skip
-        self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters)
+        self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters, self._is_present)
         self._agent(OTLP_SPANS, self._ingest.handle)
         self._agent(CALLS, self._detector.handle)
         app.on_partitions_revoked.connect(self._on_revoked, weak=False)
@@ -205,23 +217,27 @@ class StreamHost:
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            self._fail_with(error)
-
-    def _fail_with(self, error: BaseException) -> None:
-        if not isinstance(error, SpanfuseError):
-            log.error("the worker has to end", exc_info=error)
-            error = SpanfuseError(f"{type(error).__name__}: {error}")
-        self.fail(error)
+            self.fail(error)
 
     async def stop(self) -> None:
-        """Store, commit, leave the group, disconnect; within 10 s."""
+        """Store, commit, leave the group, disconnect; within 8 s, and also after a start that failed."""
         for task in self._tasks:
             task.cancel()
         if self._accepting and not self.failed.done():
-            await _within(self._drain())
+            await _stopped(self._drain())
         if self._tasks:
-            await _within(self.app.stop())
-        await self.outbox.stop(1.0)
+            await _stopped(self.app.stop())
+        await self.outbox.stop(DISCONNECT_TIMEOUT_S)
+        if self.failed.done():
+            self.failed.exception()  # whoever wants to know has asked, or the start has failed for another reason
+
+
+def _explained(error: BaseException) -> SpanfuseError:
+    """An outage in one line; what nobody foresaw with its traceback in the log."""
+    if isinstance(error, (KafkaError, OSError)):
+        return UnavailableError(f"Kafka does not answer: {str(error) or type(error).__name__}")
+    log.error("the worker has to end", exc_info=error)
+    return SpanfuseError(f"{type(error).__name__}: {error}")
 
 
 def _check(present: dict[str, int], partitions: int) -> None:
@@ -235,10 +251,9 @@ def _check(present: dict[str, int], partitions: int) -> None:
         raise ConfigError(problems)
 
 
-async def _within(work: Awaitable[None]) -> None:
+async def _stopped(work: Coroutine[Any, Any, None]) -> None:
     try:
-        await asyncio.wait_for(work, STOP_TIMEOUT_S)
-    except TimeoutError:
-        log.warning("the worker did not stop in time; what it had not stored is delivered again")
-    except SpanfuseError as error:
+        if not await within(STOP_TIMEOUT_S, work):
+            log.warning("the worker did not stop in time; what it had not stored is delivered again")
+    except (SpanfuseError, KafkaError) as error:
         log.warning("the worker could not store everything; the rest is delivered again: %s", error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from faust.types import TP
@@ -13,7 +13,7 @@ from faust.types import TP
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.offsets import Offsets, Window
-from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.hosts.stream.outbox import Outbox, lost
 from spanfuse_processor.otlp.decode import decode, sniff
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Call, CallBatch
@@ -34,17 +34,25 @@ class Ingest:
 
     Args:
         partitions: number of partitions of `spanfuse.calls`.
-        counters: gets `dead_letters`, `ingested_spans`, `ingested_calls`, `calls_too_large`.
+        counters: gets `requests`, `spans`, `dead_letters`, `unexpected_errors`, `stale_messages`, `oversized_records`.
+        present: whether a message belongs to the present generation of the consumer group.
     """
 
     def __init__(
-        self, normaliser: Normaliser, outbox: Outbox, offsets: Offsets, partitions: int, counters: Counter[str]
+        self,
+        normaliser: Normaliser,
+        outbox: Outbox,
+        offsets: Offsets,
+        partitions: int,
+        counters: Counter[str],
+        present: Callable[[Any], bool],
     ) -> None:
         self._normaliser = normaliser
         self._outbox = outbox
         self._offsets = offsets
         self._partitions = partitions
         self._counters = counters
+        self._present = present
         self._windows: defaultdict[TP, Window] = defaultdict(Window)
         self._inflight = 0
         self._room = asyncio.Event()
@@ -53,6 +61,9 @@ class Ingest:
     async def handle(self, message: Any) -> None:
         """Take one message of `otlp_spans`; its offset is committed once all its products are acknowledged."""
         await self._room.wait()
+        if not self._present(message):
+            self._counters["stale_messages"] += 1  # its partition has moved on meanwhile; it is delivered again there
+            return
         size = len(message.value or b"")
         tp = TP(OTLP_SPANS, message.partition)
         window = self._windows[tp]
@@ -61,22 +72,21 @@ class Ingest:
         if self._inflight > MAX_INFLIGHT_BYTES:
             self._room.clear()
         futures = await self._produce(message)
-        gathered = asyncio.gather(*futures)
+        gathered = asyncio.gather(*futures, return_exceptions=True)
         gathered.add_done_callback(lambda done: self._finished(done, tp, window, message.offset, size))
 
     async def _produce(self, message: Any) -> list[asyncio.Future[object]]:
         try:
             batch = self._calls(message)
+            packed = list(pack(batch.calls, self._partitions, self._counters))
         except DecodeError as error:
             return [await self._refuse(message, str(error))]
         except Exception as error:  # one message must never stop a partition
-            self._counters["ingest_errors"] += 1
-            log.exception("%s-%d offset %d cannot be read", OTLP_SPANS, message.partition, message.offset)
+            self._counters["unexpected_errors"] += 1
+            if self._counters["unexpected_errors"] == 1:
+                log.exception("%s-%d offset %d cannot be read", OTLP_SPANS, message.partition, message.offset)
             return [await self._refuse(message, f"cannot be read: {type(error).__name__}")]
-        return [
-            await self._outbox.send(CALLS, value, partition=partition, urgent=True)
-            for partition, value in pack(batch.calls, self._partitions, self._counters)
-        ]
+        return [await self._outbox.send(CALLS, value, partition=partition, urgent=True) for partition, value in packed]
 
     def _calls(self, message: Any) -> CallBatch:
         data = message.value or b""
@@ -84,8 +94,8 @@ class Ingest:
         received_ns = int(message.timestamp * 1000) * 1_000_000
         spans = decode(data, sniff(data))
         batch = self._normaliser.batch(spans, received_ns)
-        self._counters["ingested_spans"] += len(spans)
-        self._counters["ingested_calls"] += len(batch.calls)
+        self._counters["requests"] += 1
+        self._counters["spans"] += len(spans)
         return batch
 
     async def _refuse(self, message: Any, reason: str) -> asyncio.Future[object]:
@@ -96,7 +106,7 @@ class Ingest:
         self._inflight -= size
         if self._inflight <= MAX_INFLIGHT_BYTES:
             self._room.set()
-        if done.cancelled() or done.exception() is not None:
+        if done.cancelled() or any(isinstance(r, BaseException) and lost(r) for r in done.result()):
             return  # the outbox ends the worker; the offset stays uncommitted
         if self._windows.get(tp) is window and (safe := window.finish(offset)) >= 0:
             self._offsets.done(tp, safe)
@@ -125,7 +135,7 @@ def _split(calls: list[Call], counters: Counter[str]) -> Iterator[bytes]:
     if len(value) <= MAX_MESSAGE_BYTES or (len(calls) == 1 and len(value) <= MAX_CALL_BYTES):
         yield value
     elif len(calls) == 1:
-        counters["calls_too_large"] += 1
+        counters["oversized_records"] += 1
     else:
         half = len(calls) // 2
         yield from _split(calls[:half], counters)

@@ -7,6 +7,7 @@ gaps when partitions are revoked.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from heapq import heappop, heappush
 
 from faust.types import TP
 
@@ -47,18 +48,23 @@ class Offsets:
 
 
 class Window:
-    """The messages of one partition whose products are not all acknowledged, in order.
+    """The messages of one partition whose products are not all acknowledged.
 
-    They may be finished in any order; what may be committed is the end of the finished beginning.
+    They may begin and be finished in any order; what may be committed is what no open message lies before.
     """
 
     def __init__(self) -> None:
-        self._open: dict[int, bool] = {}
+        self._order: list[int] = []
+        """Offsets begun, as a heap."""
+        self._open: dict[int, int] = {}
+        """Offset → how often it is being worked on: after a redelivery more than once."""
         self._done = -1
 
     def begin(self, offset: int) -> None:
         """A message is being worked on."""
-        self._open[offset] = False
+        if offset not in self._open:
+            heappush(self._order, offset)
+        self._open[offset] = self._open.get(offset, 0) + 1
 
     def finish(self, offset: int) -> int:
         """Its products are acknowledged.
@@ -66,9 +72,10 @@ class Window:
         Returns:
             The last offset up to which all is finished; -1 if there is none yet.
         """
-        if offset in self._open:
-            self._open[offset] = True
-        while self._open and self._open[first := next(iter(self._open))]:
+        if self._open.get(offset):
+            self._open[offset] -= 1
+        while self._order and not self._open[self._order[0]]:
+            first = heappop(self._order)
             del self._open[first]
             self._done = max(self._done, first)
         return self._done

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+import logging
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaTimeoutError
+from aiokafka.errors import KafkaTimeoutError, MessageSizeTooLargeError, RecordListTooLargeError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from spanfuse_processor.errors import UnavailableError
@@ -18,6 +19,10 @@ from spanfuse_processor.hosts.kafka import new_producer, start_client
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
 
+log = logging.getLogger(__name__)
+
+TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
+"""What the client or the broker says of a record that is too large: it will say so for ever."""
 MAX_OPEN: Final = 20_000
 """Records sent and not acknowledged; above it, sending waits."""
 
@@ -30,12 +35,14 @@ class Outbox:
     """Two producers: `urgent` sends at once (decisions, and calls on their way to detection), `bulk` gathers for 20 ms.
 
     Args:
-        fail: told of a record that can never be delivered; the worker must end, since state must not run ahead.
+        fail: told of a record that was refused; the worker must end, since state must not run ahead.
+        counters: gets `oversized_records`, which are dropped: sending them again would fail again, and so for ever.
     """
 
-    def __init__(self, settings: KafkaSettings, fail: Callable[[BaseException], None]) -> None:
+    def __init__(self, settings: KafkaSettings, fail: Callable[[BaseException], None], counters: Counter[str]) -> None:
         self._settings = settings
         self._fail = fail
+        self._counters = counters
         self._open: set[asyncio.Future[object]] = set()
         self._started: list[AIOKafkaProducer] = []
 
@@ -73,7 +80,7 @@ class Outbox:
         """Hand a record to its producer, in order; waits only while too much is unacknowledged or Kafka is away.
 
         Returns:
-            The future of the broker's acknowledgement.
+            The future of the broker's acknowledgement; see `lost` for what it says when it fails.
         """
         if len(self._open) >= MAX_OPEN:
             await self.settled()
@@ -90,17 +97,26 @@ class Outbox:
             by_partition[row[2]].append(row)
         for partition, rows in by_partition.items():
             for batch in _batches(self.bulk, rows):
-                self._track(await _persist(partial(self.bulk.send_batch, batch, topic, partition=partition)))
+                self._track(
+                    await _persist(partial(self.bulk.send_batch, batch, topic, partition=partition)),
+                    batch.record_count(),
+                )
 
-    def _track(self, future: asyncio.Future[object]) -> asyncio.Future[object]:
+    def _track(self, future: asyncio.Future[object], records: int = 1) -> asyncio.Future[object]:
         self._open.add(future)
-        future.add_done_callback(self._closed)
+        future.add_done_callback(partial(self._closed, records=records))
         return future
 
-    def _closed(self, future: asyncio.Future[object]) -> None:
+    def _closed(self, future: asyncio.Future[object], records: int) -> None:
         self._open.discard(future)
-        if not future.cancelled() and (error := future.exception()) is not None:
+        if future.cancelled() or (error := future.exception()) is None:
+            return
+        if lost(error):
             self._fail(UnavailableError(f"Kafka refused a record: {error!r}"))
+            return
+        self._counters["oversized_records"] += records
+        if self._counters["oversized_records"] == records:
+            log.error("Kafka refuses a record for its size; such are dropped and counted: %s", error)
 
     async def settled(self) -> None:
         """Wait until all that has been sent so far is acknowledged.
@@ -113,8 +129,13 @@ class Outbox:
             return
         await asyncio.wait(waiting)
         for future in waiting:
-            if future.cancelled() or future.exception() is not None:
+            if future.cancelled() or lost(future.exception()):
                 raise UnavailableError("Kafka refused a record")
+
+
+def lost(error: BaseException | None) -> bool:
+    """Whether a record that had to arrive did not; one that is too large counts as done with."""
+    return error is not None and not isinstance(error, TOO_LARGE)
 
 
 async def _persist(send: Callable[[], Awaitable[asyncio.Future[object]]]) -> asyncio.Future[object]:
@@ -124,6 +145,10 @@ async def _persist(send: Callable[[], Awaitable[asyncio.Future[object]]]) -> asy
             return await send()
         except KafkaTimeoutError:
             continue
+        except TOO_LARGE as error:
+            refused: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
 
 
 def _batches(producer: AIOKafkaProducer, rows: list[Row]) -> Iterator[BatchBuilder]:

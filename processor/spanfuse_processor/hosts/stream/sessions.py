@@ -17,6 +17,9 @@ MAX_LIVE: Final = 10_000
 """Sessions kept ready in memory, some 20 KB each; others are restored from the table when they come up."""
 
 
+MAX_INT64: Final = 2**63 - 1
+
+
 class Live:
     """A session in memory."""
 
@@ -35,7 +38,7 @@ class Sessions:
     """What `Pipeline.process` loads from, and what the write-back stores.
 
     Args:
-        counters: gets `state_unreadable` for snapshots that had to be given up.
+        counters: gets `unreadable_sessions` and `unstorable_sessions`, which had to be begun anew.
         max_live: bound of the sessions in memory; those that are not stored yet are never dropped.
     """
 
@@ -77,12 +80,26 @@ class Sessions:
         for session in list(self._dirty)[:most]:
             live = self._dirty.pop(session)
             live.dirty = False
-            state = live.state
-            value = Stored(live.offset, state.last_ns, state.epoch > 0, state.snapshot()).pack()
+            value = self._value(session, live)
             key = key_of(session)
             self._table.store(key, value, live.partition)
             taken.append((key, value, live.partition))
         return taken
+
+    def _value(self, session: str, live: Live) -> bytes:
+        """The session as it is stored. One that cannot be is begun anew, at its epoch: it must not stop the others."""
+        try:
+            return _stored(live)
+        except Exception as error:  # a number too large, text that is none, …
+            self._counters["unstorable_sessions"] += 1
+            if self._counters["unstorable_sessions"] == 1:
+                log.error("a session cannot be stored and starts afresh: %r", error)
+            live.state = _anew(session, live.state.epoch, live.state.last_ns)
+            return _stored(live)
+
+    def known(self, session: str) -> bool:
+        """Whether anything is known of the session."""
+        return session in self._live or self._table.fetch(key_of(session)) is not None
 
     def trim(self) -> None:
         """Drop the sessions that were silent longest from memory, as far as they are stored."""
@@ -110,15 +127,30 @@ class Sessions:
 
     def _restored(self, session: str, partition: int) -> Live:
         value = self._table.fetch(key_of(session))
-        if value is not None:
-            try:
-                stored = Stored.unpack(value)
-                return Live(SessionState.restore(stored.snapshot), stored.offset, partition)
-            except StateError as error:
-                self._counters["state_unreadable"] += 1
-                if self._counters["state_unreadable"] == 1:
-                    log.warning("a stored session cannot be read and starts afresh: %s", error)
-        return Live(SessionState(session), -1, partition)
+        if value is None:
+            return Live(SessionState(session), -1, partition)
+        state, offset = SessionState(session), -1
+        try:
+            stored = Stored.unpack(value)
+            state, offset = _anew(session, stored.epoch, stored.last_ns), stored.offset
+            state = SessionState.restore(stored.snapshot)
+        except StateError as error:
+            self._counters["unreadable_sessions"] += 1
+            if self._counters["unreadable_sessions"] == 1:
+                log.warning("a stored session cannot be read and starts afresh: %s", error)
+        return Live(state, offset, partition)
+
+
+def _stored(live: Live) -> bytes:
+    state = live.state
+    return Stored(live.offset, state.last_ns, state.epoch, state.snapshot()).pack()
+
+
+def _anew(session: str, epoch: int, last_ns: int) -> SessionState:
+    """A session that has forgotten all but its epoch, below which Guards obey nothing, and when it was last heard of."""
+    state = SessionState(session)
+    state.epoch, state.last_ns = min(epoch, MAX_INT64), min(last_ns, MAX_INT64)
+    return state
 
 
 def key_of(session: str) -> bytes:

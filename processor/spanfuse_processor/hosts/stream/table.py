@@ -17,25 +17,29 @@ from spanfuse_processor.hosts.stream.restore import restore
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
 
-_HEADER: Final = struct.Struct(">Bqq?")
-_LAYOUT: Final = 1
+_HEADER: Final = struct.Struct(">Bqqq")
+_LAYOUT: Final = 2
 
 
 class Stored(NamedTuple):
-    """A table's value."""
+    """A table's value. What must outlive a snapshot that this version cannot read stands before it."""
 
     offset: int
     """Last message of `spanfuse.calls` that is applied."""
     last_ns: int
     """End of the session's last call, nanoseconds since the Unix epoch: tells whether it is idle."""
-    told: bool
-    """The control topic has been told of the session."""
+    epoch: int
+    """Epoch of the session's last decision; 0: the control topic has not been told of it."""
     snapshot: bytes
     """`SessionState.snapshot()`."""
 
     def pack(self) -> bytes:
-        """The value as bytes."""
-        return _HEADER.pack(_LAYOUT, self.offset, self.last_ns, self.told) + self.snapshot
+        """The value as bytes.
+
+        Raises:
+            struct.error: if a number has more than 64 bits.
+        """
+        return _HEADER.pack(_LAYOUT, self.offset, self.last_ns, self.epoch) + self.snapshot
 
     @classmethod
     def unpack(cls, value: bytes) -> Stored:
@@ -45,12 +49,12 @@ class Stored(NamedTuple):
             StateError: if the bytes have another layout.
         """
         try:
-            layout, offset, last_ns, told = _HEADER.unpack_from(value)
+            layout, offset, last_ns, epoch = _HEADER.unpack_from(value)
         except struct.error as error:
             raise StateError("a stored session is cut short") from error
         if layout != _LAYOUT:
             raise StateError(f"stored session of layout {layout}; this build reads {_LAYOUT}")
-        return cls(offset, last_ns, told, value[_HEADER.size :])
+        return cls(offset, last_ns, epoch, value[_HEADER.size :])
 
 
 class SessionTable(Table[bytes, bytes]):

@@ -12,15 +12,16 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from spanfuse_processor.errors import SpanfuseError
-from spanfuse_processor.hosts.kafka import client_options
+from spanfuse_processor.hosts.kafka import client_options, start_client, within
 from spanfuse_processor.hosts.topics import APP_ID
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ STUCK_S: Final = 90.0
 """Time without progress, while messages wait, after which the worker ends, seconds. Default 90: a rebalance and a large
 recovery fit in."""
 _ASK_TIMEOUT_S: Final = 10.0
+_CLOSE_TIMEOUT_S: Final = 1.0
 EXIT_CODE: Final = 1
 """Exit code of a worker that ends because its event loop hangs."""
 
@@ -100,17 +102,19 @@ class Watchdog:
 
         Raises:
             SpanfuseError: when it is.
+            UnavailableError: if Kafka does not answer at the start.
         """
         options = client_options(self._settings)
-        consumer = AIOKafkaConsumer(**options, group_id=None, enable_auto_commit=False)
-        admin = AIOKafkaAdminClient(**options, request_timeout_ms=int(_ASK_TIMEOUT_S * 1000))
-        await asyncio.gather(consumer.start(), admin.start())
-        try:
+        async with AsyncExitStack() as closing:
+            consumer = AIOKafkaConsumer(**options, group_id=None, enable_auto_commit=False)
+            await start_client(consumer, self._settings)
+            closing.push_async_callback(_close, consumer.stop)
+            admin = AIOKafkaAdminClient(**options, request_timeout_ms=int(_ASK_TIMEOUT_S * 1000))
+            await start_client(admin, self._settings)
+            closing.push_async_callback(_close, admin.close)
             while True:
                 await asyncio.sleep(self._stuck_s / 20)
                 await self._look(consumer, admin)
-        finally:
-            await asyncio.gather(consumer.stop(), admin.close(), return_exceptions=True)
 
     async def _look(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
         mine = self._mine()
@@ -131,6 +135,11 @@ class Watchdog:
                 f"no progress on {stuck.topic}-{stuck.partition} for {self._stuck_s:g} s: committed offset "
                 f"{committed[stuck]}, end {ends[stuck]}; ending, so that a supervisor starts a fresh worker"
             )
+
+
+async def _close(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    with suppress(KafkaError, OSError):
+        await within(_CLOSE_TIMEOUT_S, close())
 
 
 async def _committed(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
+import json
 import logging
 import signal
 import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import TopicPartition
 
 from spanfuse_processor.errors import ConfigError
+from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.prices import prices_of
 from spanfuse_processor.hosts.stream.host import StreamHost
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
@@ -24,6 +25,10 @@ from spanfuse_schemas.topics import CALLS, OTLP_SPANS
 if TYPE_CHECKING:
     from spanfuse_processor.config import Config
 
+COUNTS_INTERVAL_S: Final = 60.0
+"""How often a worker says what it has counted, if that has changed, seconds."""
+RECEIVER_GRACE_S: Final = 1.0
+"""How long the receiver's answers may take when the worker stops, seconds."""
 NOISY: Final = ("faust", "mode", "aiokafka")
 """Libraries that tell of their inner life at INFO, and of outages that they get over at ERROR."""
 
@@ -48,6 +53,7 @@ class Worker:
         self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
         self._watchdog = Watchdog(kafka, self._mine, self._recovering, stuck_s=stuck_s)
         self._pulse = Pulse(stuck_s)
+        self._counts = Counts()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -55,22 +61,29 @@ class Worker:
         await self.host.start()
         if self.receiver is not None:
             await self.receiver.start()
-        self._tasks = [asyncio.create_task(self._watch()), asyncio.create_task(self._pulse.run())]
+        self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._pulse.run(), self._tell_counts())]
 
     async def stop(self) -> None:
-        """Stop everything, within 10 s."""
+        """Stop everything, within 10 s, whatever has started."""
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        stops: list[Awaitable[None]] = [self.host.stop(), *self._tasks]
         if self.receiver is not None:
-            await self.receiver.stop(1.0)
-        await self.host.stop()
+            stops.append(self.receiver.stop(RECEIVER_GRACE_S))
+        await asyncio.gather(*stops, return_exceptions=True)
+        if self._tasks:
+            self._counts.tell(self.host.counts())
 
     async def _watch(self) -> None:
         try:
             await self._watchdog.run()
         except Exception as error:
             self.host.fail(error)
+
+    async def _tell_counts(self) -> None:
+        while True:
+            await asyncio.sleep(COUNTS_INTERVAL_S)
+            self._counts.tell(self.host.counts())
 
     def _mine(self) -> set[TopicPartition]:
         if not self.host.ready.is_set():
@@ -81,6 +94,20 @@ class Worker:
 
     def _recovering(self) -> int:
         return self.host.recovering()
+
+
+class Counts:
+    """Says what a worker has counted: one line of JSON on stderr, without what is 0."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def tell(self, counts: Mapping[str, Any]) -> None:
+        """Say it, unless nothing has changed since the last time."""
+        line = json.dumps({name: found for name, found in counts.items() if found}, separators=(",", ":"))
+        if line != self._told:
+            self._told = line
+            print(f"spanfuse worker counts {line}", file=sys.stderr, flush=True)
 
 
 async def serve(config: Config, *, ready: Callable[[Worker], None] | None = None, stuck_s: float = STUCK_S) -> None:
@@ -101,7 +128,7 @@ async def serve(config: Config, *, ready: Callable[[Worker], None] | None = None
         await worker.start()
         await _first(worker.host.ready.wait(), stop.wait(), worker.host.failed)
         if worker.host.ready.is_set():
-            _spare_the_collector()
+            spare_the_collector()
             if ready is not None:
                 ready(worker)
         await _first(stop.wait(), worker.host.failed)
@@ -117,13 +144,6 @@ async def _first(*works: object) -> None:
     for work, task in zip(works, tasks, strict=True):
         if task is not work:
             task.cancel()
-
-
-def _spare_the_collector() -> None:
-    """Parsed calls are many, short-lived and without cycles: by default the collector would cost as much as parsing them."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
 
 
 def run_worker(config: Config, *, ready: Callable[[Worker], None] | None = None) -> None:

@@ -42,6 +42,8 @@ class WriteBack:
         self._charge_partitions = charge_partitions
         self._applied: dict[TP, int] = {}
         self._charges: list[Row] = []
+        self._era = 0
+        """Grows when partitions are revoked: what a flush began before that it must not commit."""
         self.flushing = asyncio.Lock()
         """Held while states are written: one write-back at a time, so that an older state never follows a newer one."""
         self.step = asyncio.Lock()
@@ -71,8 +73,10 @@ class WriteBack:
         async with self.flushing:
             async with self.step:
                 applied, self._applied = self._applied, {}
-                dirty = self._sessions.dirty
+                dirty, era = self._sessions.dirty, self._era
             await self._write(dirty)
+            if era != self._era:
+                return
             for tp, offset in applied.items():
                 self._offsets.done(tp, offset)
             await self._offsets.commit()
@@ -82,7 +86,11 @@ class WriteBack:
         taken: list[Row] = []
         while len(taken) < dirty:
             async with self.step:
-                taken += self._sessions.take(_CHUNK)
+                chunk = self._sessions.take(_CHUNK)
+            if not chunk:
+                break  # sessions are over, or their partitions were revoked meanwhile
+            taken += chunk
+            await asyncio.sleep(0)  # a free lock makes nobody wait: messages would get no turn before the end
         async with self.step:
             charges, self._charges = self._charges, []
         await self._outbox.send_many(CHARGES, charges)
@@ -92,5 +100,6 @@ class WriteBack:
 
     def forget(self) -> None:
         """Partitions were revoked: what is not committed is delivered again, here or elsewhere."""
+        self._era += 1
         self._applied.clear()
         self._charges.clear()
