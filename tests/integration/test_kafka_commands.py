@@ -16,6 +16,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from spanfuse_schemas import CallBatch, Decision
 from spanfuse_schemas.topics import CALLS, CONTROL, TOPICS, partition_of
 from tests.services.kafka_broker import LocalKafka
+from tests.support.agents import prompt
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -98,6 +99,20 @@ async def close_one(brokers: str, heard: list[tuple[int, CallBatch]], listening:
             await producer.send_and_wait(CONTROL, value, key=reset.key.encode())
 
 
+def send_call(brokers: str, session: str) -> None:
+    """A call, in the order of its session's partition, so that a reset comes after it."""
+
+    async def run() -> None:
+        producer = AIOKafkaProducer(bootstrap_servers=brokers)
+        await producer.start()
+        partition = partition_of(session, len(await producer.partitions_for(CALLS)))
+        batch = CallBatch(calls=(prompt("hello", session=session),))
+        await producer.send_and_wait(CALLS, batch.to_json(), partition=partition)
+        await producer.stop()
+
+    asyncio.run(run())
+
+
 def test_a_worker_obeys_a_reset_and_stops_cleanly(with_topics: LocalKafka, tmp_path: Path) -> None:
     config = tmp_path / "worker.yaml"
     config.write_text(f'receivers: {{kafka: {{brokers: "{with_topics.brokers}"}}}}\n')
@@ -108,9 +123,13 @@ def test_a_worker_obeys_a_reset_and_stops_cleanly(with_topics: LocalKafka, tmp_p
         try:
             assert worker.stderr is not None
             assert worker.stderr.readline().startswith("spanfuse worker is up")
+            ran = spanfuse("reset", "session:lost", "--config", str(config))
+            assert (ran.returncode, ran.stdout) == (1, "")
+            assert "nothing is known of session:lost" in ran.stderr
+            send_call(with_topics.brokers, "run-1")
             ran = spanfuse("reset", "session:run-1", "--config", str(config))
             assert (ran.returncode, ran.stderr) == (0, "")
-            assert ran.stdout.startswith("session:run-1: closed (epoch ")
+            assert ran.stdout == "session:run-1: closed (epoch 1)\n"
             worker.terminate()
             assert worker.wait(15) == 0
         finally:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord
 
+from spanfuse_processor.hosts.stream.letters import MAX_LETTER_BYTES
 from spanfuse_processor.hosts.topics import create_topics
 from spanfuse_schemas import Decision
 from spanfuse_schemas.topics import CALLS, CONTROL, DEAD_LETTER, OTLP_SPANS
@@ -23,7 +24,17 @@ from tests.services.kafka_secure import SecureKafka
 from tests.services.kafka_service import KafkaService
 from tests.support.loops import in_loop
 from tests.support.recorded import chat_span, repeater, request
-from tests.support.stream import WorkerProcess, fresh_topics, read_topic, send, settings_of, settled, totals, until
+from tests.support.stream import (
+    WorkerProcess,
+    committed,
+    fresh_topics,
+    read_topic,
+    send,
+    settings_of,
+    settled,
+    totals,
+    until,
+)
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -118,13 +129,60 @@ async def test_a_worker_without_topics_says_what_to_run(mortal_kafka: LocalKafka
     assert "Traceback" not in worker.output()
 
 
-@in_loop
-async def test_a_worker_whose_kafka_is_away_says_so(tmp_path: Path) -> None:
-    worker = WorkerProcess(tmp_path, "127.0.0.1:1")
+RECEIVING: dict[str, Any] = {
+    **ENFORCE,
+    "receivers": {"otlp": {"protocols": {"http": {"endpoint": "127.0.0.1:0"}, "grpc": {"endpoint": "127.0.0.1:0"}}}},
+}
+
+
+@pytest.mark.parametrize("config", [ENFORCE, RECEIVING], ids=["kafka only", "with an OTLP receiver"])
+def test_a_worker_whose_kafka_is_away_says_so(tmp_path: Path, config: dict[str, Any]) -> None:
+    """In one line, with exit code 1."""
+    worker = WorkerProcess(tmp_path, "127.0.0.1:1", json.loads(json.dumps(config)))
     worker.start()
-    assert await asyncio.to_thread(worker.child.wait, 40) == 1
-    assert "Kafka at 127.0.0.1:1 does not answer" in worker.output()
+    assert worker.child.wait(40) == 1
+    (line,) = worker.output().splitlines()
+    assert line.startswith("spanfuse: Kafka at 127.0.0.1:1 does not answer")
+
+
+@in_loop
+async def test_a_worker_whose_kafka_goes_away_still_ends_within_ten_seconds(
+    mortal_kafka: LocalKafka, tmp_path: Path
+) -> None:
+    """With work that it can no longer store, and a receiver that cannot deliver."""
+    await fresh_topics(mortal_kafka.brokers)
+    async with running(tmp_path, mortal_kafka.brokers, RECEIVING) as worker:
+        mortal_kafka.kill()
+        try:
+            waiting = asyncio.create_task(asyncio.to_thread(export, port_of(worker), spans(repeater(1))[0][1]))
+            await asyncio.wait([waiting], timeout=1)
+            began = time.monotonic()
+            await asyncio.to_thread(worker.stop)
+            assert time.monotonic() - began < 10
+            await asyncio.wait([waiting], timeout=10)
+        finally:
+            await asyncio.to_thread(mortal_kafka.start)
     assert "Traceback" not in worker.output()
+
+
+@in_loop
+async def test_an_undecodable_message_as_large_as_the_topic_takes_is_no_poison_pill(
+    kafka: KafkaService, tmp_path: Path
+) -> None:
+    """Its beginning is a dead letter, which says how long it was, and the next message is handled."""
+    await fresh_topics(kafka.brokers)
+    size = 15_900_000
+    async with running(tmp_path, kafka.brokers, ENFORCE) as worker:
+        await send(kafka.brokers, OTLP_SPANS, [(0, b"{" * size)], max_request_size=16_700_000)
+        await send(kafka.brokers, OTLP_SPANS, spans(repeater(4)))
+        await settled(kafka.brokers)
+        assert worker.stop() == 0
+        counts = json.loads(worker.output().rpartition("spanfuse worker counts ")[2])
+    (letter,) = await read_topic(kafka.brokers, DEAD_LETTER)
+    assert len(letter.value) == MAX_LETTER_BYTES
+    assert dict(letter.headers)["size"] == str(size).encode()
+    assert await told(kafka.brokers, "session:s") == ["open"]
+    assert (counts["dead_letters"], counts["calls"], counts["detections"]) == (1, 4, {"repeat.prompt": 1})
 
 
 def export(port: int, body: bytes) -> int:
@@ -146,9 +204,8 @@ def port_of(worker: WorkerProcess) -> int:
 async def test_otlp_to_a_worker_survives_an_outage_of_the_broker(mortal_kafka: LocalKafka, tmp_path: Path) -> None:
     """What was answered with 200 is in Kafka; during the outage clients are told to come back; afterwards it goes on."""
     await fresh_topics(mortal_kafka.brokers)
-    config = {**ENFORCE, "receivers": {"otlp": {"protocols": {"http": {"endpoint": "127.0.0.1:0"}}}}}
     requests = [json.dumps(r).encode() for r in repeater(4)]
-    async with running(tmp_path, mortal_kafka.brokers, config) as worker:
+    async with running(tmp_path, mortal_kafka.brokers, RECEIVING) as worker:
         port = port_of(worker)
         for body in requests[:2]:
             assert await asyncio.to_thread(export, port, body) == 200
@@ -179,7 +236,11 @@ async def test_sigterm_under_load_ends_within_ten_seconds_and_loses_nothing(
     ]
     async with running(tmp_path, kafka.brokers, ENFORCE) as worker:
         load = asyncio.create_task(send(kafka.brokers, OTLP_SPANS, spans(requests), pause_s=0.01))
-        await asyncio.sleep(0.7)
+
+        async def at_work() -> bool:
+            return await committed(kafka.brokers, OTLP_SPANS) > 0
+
+        await until(at_work, "it is in the middle of it")
         began = time.monotonic()
         assert await asyncio.to_thread(worker.stop) == 0
         assert time.monotonic() - began < 10

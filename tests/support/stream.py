@@ -229,6 +229,28 @@ async def caught_up(brokers: str, *topics: str, **options: Any) -> bool:
         await asyncio.gather(admin.close(), consumer.stop())
 
 
+async def committed(brokers: str, topic: str) -> int:
+    """How many messages of a topic the workers have committed."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    await admin.start()
+    try:
+        found = await admin.list_consumer_group_offsets(APP_ID)
+        return sum(o.offset for tp, o in found.items() if tp.topic == topic and o.offset > 0)
+    finally:
+        await admin.close()
+
+
+async def abandoned(brokers: str) -> bool:
+    """Whether the group of the workers has no members."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
+    await admin.start()
+    try:
+        (response,) = await admin.describe_consumer_groups([APP_ID])
+        return bool(response.groups[0][2] == "Empty")
+    finally:
+        await admin.close()
+
+
 async def settled(brokers: str, timeout_s: float = 90, **options: Any) -> None:
     """Wait until both hops have done and committed everything."""
     await until(lambda: caught_up(brokers, OTLP_SPANS, **options), "ingest catches up", timeout_s, 0.3)
@@ -239,7 +261,7 @@ async def send(
     brokers: str, topic: str, values: Iterable[tuple[int, bytes]], *, pause_s: float = 0, **options: Any
 ) -> None:
     """Produce (partition, value) in order, and wait for the acknowledgements."""
-    producer = AIOKafkaProducer(bootstrap_servers=brokers, max_request_size=15 * 1024 * 1024, **options)
+    producer = AIOKafkaProducer(bootstrap_servers=brokers, **{"max_request_size": 15 * 1024 * 1024, **options})
     await producer.start()
     try:
         acks = []
@@ -253,6 +275,6 @@ async def send(
 
 
 __all__ = [
-    "CALLS", "CONTROL", "DEAD_LETTER", "DETECTIONS", "OTLP_SPANS", "PARTITIONS", "Totals", "WorkerProcess", "caught_up",
-    "expected", "fresh_topics", "read_topic", "send", "settings_of", "settled", "totals", "until",
+    "CALLS", "CONTROL", "DEAD_LETTER", "DETECTIONS", "OTLP_SPANS", "PARTITIONS", "Totals", "WorkerProcess", "abandoned",
+    "caught_up", "committed", "expected", "fresh_topics", "read_topic", "send", "settings_of", "settled", "totals", "until",
 ]  # fmt: skip

@@ -52,11 +52,14 @@ class Outbox:
         Raises:
             UnavailableError: if Kafka does not answer.
         """
-        self.urgent = new_producer(self._settings, linger_ms=0)
-        self.bulk = new_producer(self._settings, linger_ms=20)
-        for producer in (self.urgent, self.bulk):
-            await start_client(producer, self._settings)
-            self._started.append(producer)
+        self.urgent = await self._producer(linger_ms=0)
+        self.bulk = await self._producer(linger_ms=20)
+
+    async def _producer(self, linger_ms: int) -> AIOKafkaProducer:
+        producer = new_producer(self._settings, linger_ms=linger_ms)
+        await start_client(producer, self._settings)
+        self._started.append(producer)
+        return producer
 
     async def stop(self, timeout_s: float) -> None:
         """Send what waits, for `timeout_s` seconds at most, and disconnect."""

@@ -8,6 +8,7 @@ import json
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -154,7 +155,14 @@ def run_worker(config: Config, *, ready: Callable[[Worker], None] | None = None)
         import uvloop
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    threading.excepthook = _thread_failed
     asyncio.run(serve(config, ready=ready or _tell))
+
+
+def _thread_failed(failure: threading.ExceptHookArgs) -> None:
+    """The engine's thread, stopped while Kafka is away, ends with a traceback that tells nothing."""
+    if not issubclass(failure.exc_type, asyncio.CancelledError):
+        threading.__excepthook__(failure)
 
 
 def _tell(worker: Worker) -> None:
