@@ -105,11 +105,13 @@ def _told_before(steps: Steps, step: Step) -> bool:
 def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Step:
     """Take the last step back and give it together with its sibling, in an order that does not depend on arrival."""
     session.steps.drop_last()
-    if last.canon and not session.steps.count(last.canon):
+    if last.novel:
         lane(session, agent).novel -= 1
+    canon = (last.canon + sibling.canon) & MASK if last.canon and sibling.canon else 0
     return last._replace(
         exact=(last.exact + sibling.exact) & MASK if last.exact and sibling.exact else 0,
-        canon=(last.canon + sibling.canon) & MASK if last.canon and sibling.canon else 0,
+        canon=canon,
+        novel=not canon or canon not in session.steps.canons,
         action_exact=(last.action_exact + sibling.action_exact) & MASK,
         action=(last.action + sibling.action) & MASK,
         observation=0,
@@ -175,32 +177,31 @@ def _step(
 ) -> Step:
     act, obs = number(action.canon), number(observation.canon)
     act_exact = number(action.exact)
+    canon = mix(act, obs)
     return Step(
         kind,
         mix(act_exact, number(observation.exact)),
-        mix(act, obs),
+        canon,
         act_exact,
         act,
         obs,
         tool,
         error,
-        observation.size <= WEAK_CHARS and not error,
-        False,
-        crc32(call.agent.encode("utf-8", "surrogatepass")),
+        not error and observation.size <= WEAK_CHARS,
+        not canon or canon not in session.steps.canons,
+        crc32(call.agent.encode("utf-8", "surrogatepass")) if call.agent else 0,
         restated,
         int(call.span_id, 16),
-        number(call.parent_span_id),
+        int(call.parent_span_id, 16) if call.parent_span_id else 0,
         call.end_ns,
         session.cost_nano_usd - call.cost_nano_usd,
     )
 
 
 def _append(session: SessionState, agent: str, step: Step) -> Step:
-    steps = session.steps
-    if not step.canon or not steps.count(step.canon):
+    if step.novel:
         lane(session, agent).novel += 1
-        step = step._replace(novel=True)
-    steps.append(step)
+    session.steps.append(step)
     return step
 
 
