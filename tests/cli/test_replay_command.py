@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from tests.cli.conftest import Spanfuse
 from tests.support.recorded import healthy, repeater, write_lines
@@ -57,3 +61,20 @@ def test_nothing_that_could_be_read_is_a_failure(spanfuse: Spanfuse, tmp_path: P
 def test_a_report_that_cannot_be_written_is_told_before_the_replay(spanfuse: Spanfuse, tmp_path: Path) -> None:
     result = spanfuse("replay", write_lines(tmp_path / "r.jsonl", []), "--report", tmp_path / "no" / "report.json")
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+
+
+@pytest.mark.parametrize("source", ["-", "/dev/stdin"])
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+def test_a_pipe_is_json_lines_gzipped_or_not(tmp_path: Path, source: str, name: str) -> None:
+    data = write_lines(tmp_path / name, repeater(6)).read_bytes()
+    command = [sys.executable, "-m", "spanfuse_processor", "replay", source, "--format", "json"]
+    ran = subprocess.run(command, input=data, capture_output=True, timeout=60, check=True)
+    assert json.loads(ran.stdout)["sessions"][0]["blocked_at"] == 3
+
+
+def test_standard_input_that_is_closed_is_told(tmp_path: Path) -> None:
+    command = f"exec {sys.executable} -m spanfuse_processor replay - <&-"
+    ran = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr
+    assert "nothing could be read" in ran.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,16 @@ def test_every_form_gives_the_same_report(tmp_path: Path) -> None:
     reports = [replayed(path).to_dict() for path in files]
     assert all(r["sessions"] == reports[0]["sessions"] for r in reports)
     assert reports[0]["sessions"][0]["blocked_at"] == 3
+
+
+@pytest.mark.parametrize("name", ["pipe", "pipe.json"])
+def test_a_named_pipe_is_read_once_as_json_lines(tmp_path: Path, name: str) -> None:
+    data = write_lines(tmp_path / "r.jsonl", repeater(6)).read_bytes()
+    os.mkfifo(tmp_path / name)
+    writer = threading.Thread(target=(tmp_path / name).write_bytes, args=(data,), daemon=True)
+    writer.start()
+    assert replayed(tmp_path / name).sessions["s"].blocked_at == 3
+    writer.join(10)
 
 
 def test_a_directory_stands_for_its_recordings_by_name(tmp_path: Path) -> None:

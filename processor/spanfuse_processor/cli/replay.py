@@ -20,7 +20,9 @@ MAX_ROWS: Final = 20
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILES...", type=click.Path(exists=True, path_type=Path))
+@click.argument(
+    "files", nargs=-1, required=True, metavar="FILES...", type=click.Path(exists=True, allow_dash=True, path_type=Path)
+)
 @config_option
 @click.option(
     "--report",
@@ -33,12 +35,14 @@ MAX_ROWS: Final = 20
 def replay(files: tuple[Path, ...], config_path: Path | None, report_path: Path | None, output: str) -> None:
     """Try the rules on recorded traffic, without side effects.
 
-    FILES are OTLP JSON lines, OTLP JSON documents, protobuf requests (.bin, .pb), gzipped or not, or directories of them.
+    FILES are OTLP JSON lines, OTLP JSON documents, protobuf requests (.bin, .pb), gzipped or not, or directories of them;
+    `-` and pipes are JSON lines, gzipped or not.
     For each session: which model call would have been the first refused, and by which rule.
 
     \b
-    Example:
+    Examples:
       spanfuse replay traces.jsonl.gz --config spanfuse.yaml --report report.json
+      kubectl logs collector | spanfuse replay -
     """
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.prices import prices_of

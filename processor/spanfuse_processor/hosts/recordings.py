@@ -1,13 +1,15 @@
 """Recorded OTLP on disk: which files there are, and the requests in each, one at a time.
 
 Three forms are read, plain or gzipped: JSON lines (one ExportTraceServiceRequest a line, as the Collector's file exporter
-writes), a whole JSON document, and protobuf (one request a file; `.bin`, `.pb`).
+writes), a whole JSON document, and protobuf (one request a file; `.bin`, `.pb`). What is no regular file, such as a pipe,
+can be read once only, and is JSON lines; `-` is standard input.
 """
 
 from __future__ import annotations
 
 import gzip
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -15,6 +17,9 @@ from typing import Final, Literal, NamedTuple
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
 """Longest line or document that is read, bytes; what is longer is counted as undecodable. The largest request that an OTLP
 exporter sends is 4 MiB over gRPC by default, so that this is no limit in practice."""
+
+STDIN: Final = Path("-")
+"""Stands for standard input."""
 
 _JSON: Final = (".json", ".jsonl", ".ndjson")
 _PROTOBUF: Final = (".bin", ".pb")
@@ -61,10 +66,15 @@ def _suffix(path: Path) -> str:
     return Path(name).suffix.lower()
 
 
-def _open(path: Path) -> BufferedIOBase:
-    with path.open("rb") as file:
-        gzipped = file.read(2) == b"\x1f\x8b"
-    return gzip.open(path, "rb") if gzipped else path.open("rb")
+@contextmanager
+def _open(path: Path) -> Iterator[BufferedIOBase]:
+    with open(0, "rb", closefd=False) if path == STDIN else path.open("rb") as file:
+        # No more than the first byte may have come so far through a pipe; neither JSON nor protobuf begins with this one.
+        if file.peek(1)[:1] == b"\x1f":
+            with gzip.open(file, "rb") as inflated:
+                yield inflated
+        else:
+            yield file
 
 
 def _bounded(data: bytes) -> bytes | None:
@@ -73,7 +83,7 @@ def _bounded(data: bytes) -> bytes | None:
 
 def _is_document(path: Path) -> bool:
     """Whether a `.json` file is one document printed over several lines: its first line alone opens more than it closes."""
-    if _suffix(path) != ".json":
+    if _suffix(path) != ".json" or not path.is_file():
         return False
     with _open(path) as file:
         first = file.readline(MAX_REQUEST_BYTES).strip()
