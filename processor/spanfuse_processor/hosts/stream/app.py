@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SESSION_TIMEOUT_S: Final = 10.0
 """How long a worker may be silent until its partitions go to others: what a kill -9 costs, seconds."""
 
+HEARTBEAT_S: Final = 3.0
+"""How often a worker says that it lives, seconds."""
+
 
 class StreamApp(faust.App):
     """An app that tells of a failing agent; Faust would restart it, and go on behind the message."""
@@ -46,7 +49,7 @@ def new_app(settings: KafkaSettings, partitions: int, tell: Callable[[BaseExcept
         broker_credentials=credentials(settings),
         broker_client_id=settings.client_id,
         broker_session_timeout=SESSION_TIMEOUT_S,
-        broker_heartbeat_interval=3.0,
+        broker_heartbeat_interval=HEARTBEAT_S,
         broker_request_timeout=40.0,
         store="memory://",
         # Faust insists on a directory whose parent exists; the memory store writes nothing there.

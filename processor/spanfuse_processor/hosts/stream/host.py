@@ -15,7 +15,7 @@ from faust.types import TP
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import within
-from spanfuse_processor.hosts.stream.app import SESSION_TIMEOUT_S, new_app
+from spanfuse_processor.hosts.stream.app import HEARTBEAT_S, SESSION_TIMEOUT_S, new_app
 from spanfuse_processor.hosts.stream.detect import Detector
 from spanfuse_processor.hosts.stream.expiry import Expiry
 from spanfuse_processor.hosts.stream.ingest import Ingest
@@ -37,8 +37,9 @@ log = logging.getLogger(__name__)
 
 REVOKE_TIMEOUT_S: Final = 15.0
 """How long the last write-back may take when partitions are revoked; after it the worker ends rather than write late."""
-FENCE_S: Final = 0.8 * SESSION_TIMEOUT_S
-"""How long this process may be frozen (a suspended machine, a paused container) and still write, seconds."""
+FENCE_S: Final = SESSION_TIMEOUT_S - HEARTBEAT_S - 1.0
+"""How long this process may be frozen (a suspended machine, a paused container) and still write, seconds: when it was, its
+last heartbeat may have been `HEARTBEAT_S` old already."""
 STOP_TIMEOUT_S: Final = 3.5
 """How long each of the two halves of a stop may take: the last write-back, and leaving the group."""
 DISCONNECT_TIMEOUT_S: Final = 1.0
