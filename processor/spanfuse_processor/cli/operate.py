@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 from urllib.parse import quote
 
 import click
 
 from spanfuse_processor.cli.group import Problem
-from spanfuse_processor.cli.options import api_option, brokers_option, config_option, format_option, print_json
+from spanfuse_processor.cli.options import (
+    api_option,
+    brokers_option,
+    config_option,
+    format_option,
+    print_json,
+    printable,
+)
 
 if TYPE_CHECKING:
     from spanfuse_processor.cli.api import Api
+
+MAX_ROWS: Final = 20
+"""Breakers shown as text, the newest; JSON has all."""
 
 
 class Key(click.ParamType):
@@ -26,6 +36,8 @@ class Key(click.ParamType):
         from spanfuse_schemas.decision import Scope
         from spanfuse_schemas.names import normal_key
 
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            self.fail(f"{value!r} is not UTF-8", param, ctx)
         scopes = get_args(Scope)
         key = normal_key(value)
         scope, colon, name = key.partition(":")
@@ -72,14 +84,15 @@ def _show_key(api: Api, key: str, output: str) -> None:
     if output == "json":
         print_json({"key": key, "decision": decision, "session": session})
     elif decision is None:
-        click.echo(f"{key}: closed")
+        click.echo(f"{printable(key)}: closed")
     else:
         click.echo(describe(decision))
+    release = f"spanfuse reset {printable(key)}"
     if decision is not None and decision["state"] == "half_open":
         if output != "json":
-            click.echo(f"The cooldown is over: the next call passes as a probe, and decides. Or: spanfuse reset {key}")
+            click.echo(f"The cooldown is over: the next call passes as a probe, and decides. Or: {release}")
     elif decision is not None and decision.get("action") == "block":
-        raise Problem(f"{key} is blocked by {decision.get('rule', '')}; release it with: spanfuse reset {key}")
+        raise Problem(f"{printable(key)} is blocked by {decision.get('rule', '')}; release it with: {release}")
 
 
 def _session(api: Api, key: str) -> Any:
@@ -102,7 +115,7 @@ def describe(decision: dict[str, Any]) -> str:
     ]
     if rule := decision.get("rule"):
         words.append(f"{rule}:")
-    return " ".join([*words, decision.get("message", "")]).rstrip(" :")
+    return printable(" ".join([*words, decision.get("message", "")]).rstrip(" :"))
 
 
 def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
@@ -113,16 +126,19 @@ def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
     console = PipedConsole()
     counters = table("Status", "=name", "value", header=False)
     for name, value in _flat(found):
-        counters.add_row(name, Text(value))
+        counters.add_row(Text(printable(name)), Text(printable(value)))
     console.print(counters)
     if not decisions:
         console.print("No breaker is open.")
         return
     columns = ("key", "state", "action", "mode", "rule", "message")
     breakers = table("Breakers", "key", *(f"={c}" for c in columns[1:-1]), "message")
-    for decision in decisions:
-        breakers.add_row(*(Text(str(decision.get(column, ""))) for column in columns))
+    newest = sorted(decisions, key=lambda decision: int(decision["issued_at_ns"]), reverse=True)
+    for decision in newest[:MAX_ROWS]:
+        breakers.add_row(*(Text(printable(str(decision.get(column, "")))) for column in columns))
     console.print(breakers)
+    if len(decisions) > MAX_ROWS:
+        console.print(f"… and {len(decisions) - MAX_ROWS} older; all are in --format json.")
 
 
 def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -176,7 +192,7 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
     if output == "json":
         print_json(closed)
     else:
-        click.echo(f"{closed['key']}: {closed['state']} (epoch {closed['epoch']})")
+        click.echo(printable(f"{closed['key']}: {closed['state']} (epoch {closed['epoch']})"))
 
 
 def _actor() -> str:

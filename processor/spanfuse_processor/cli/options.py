@@ -55,6 +55,11 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+def printable(text: str) -> str:
+    """A text of others for a terminal: what is no printable character, such as a line break, is shown as its escape."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def dollars(nano_usd: int) -> str:
     """Nano-dollars for people."""
     return f"${nano_usd / 1e9:.4f}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from spanfuse_processor.cli.group import Problem
-from spanfuse_processor.cli.options import config_option, dollars, format_option, print_json
+from spanfuse_processor.cli.options import config_option, dollars, format_option, print_json, printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -118,5 +118,5 @@ def _blocked(sessions: list[SessionReport]) -> Table:
     made = table("Sessions that would have been stopped", "session", ">calls", ">first refused", "=rule", ">money")
     for s in sessions:
         before = "" if s.blocked_at is None else str(s.blocked_at + 1)
-        made.add_row(Text(s.session), str(s.calls), before, s.rule, dollars(s.cost_nano_usd))
+        made.add_row(Text(printable(s.session)), str(s.calls), before, s.rule, dollars(s.cost_nano_usd))
     return made

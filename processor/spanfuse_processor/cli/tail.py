@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from spanfuse_processor.cli.operate import describe
-from spanfuse_processor.cli.options import api_option, format_option, print_json
+from spanfuse_processor.cli.options import api_option, format_option, print_json, printable
 
 
 @click.command()
@@ -43,5 +43,5 @@ def _show(event: str, record: dict[str, Any], output: str) -> None:
 
 def describe_detection(detection: dict[str, Any]) -> str:
     """A detection in one line."""
-    rule, action = detection["rule"], detection["action"]
-    return f"session:{detection['session']} detection ({detection['mode']}) {rule} {action}: {detection['message']}"
+    rule, action, session = detection["rule"], detection["action"], detection["session"]
+    return printable(f"session:{session} detection ({detection['mode']}) {rule} {action}: {detection['message']}")
