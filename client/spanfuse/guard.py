@@ -56,6 +56,7 @@ class Guard:
         monotonic: clock that never goes back, seconds; for tests.
 
     Raises:
+        TypeError: if `subscriber` is neither an address nor a subscriber.
         ValueError: for an unknown mode, scope or address.
         ImportError: for Kafka without the extra `kafka`.
     """

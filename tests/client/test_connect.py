@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from spanfuse import Guard
 from spanfuse.subscribers.connect import connect
 from spanfuse.subscribers.kafka import Connection, KafkaSubscriber
 from spanfuse.subscribers.sse import SseSubscriber
@@ -39,6 +42,12 @@ def test_a_subscriber_is_taken_as_it_is() -> None:
 def test_anything_else_is_an_error(wrong: str) -> None:
     with pytest.raises(ValueError, match="address"):
         connect(wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, b"http://127.0.0.1:8787", {}, object(), MemorySubscriber])
+def test_what_is_no_subscriber_is_an_error_before_a_fork_or_check_meets_it(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="a subscriber is an address or has start, close, after_fork"):
+        Guard(wrong)
 
 
 def test_keywords_win_over_the_environment_and_that_over_defaults(monkeypatch: pytest.MonkeyPatch) -> None:

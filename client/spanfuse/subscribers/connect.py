@@ -7,6 +7,7 @@ import os
 from spanfuse.subscribers.base import Subscriber
 
 DEFAULT_URL = "http://127.0.0.1:8787"
+_METHODS = ("start", "close", "after_fork")
 
 
 def connect(where: Subscriber | str | None) -> Subscriber:
@@ -17,10 +18,13 @@ def connect(where: Subscriber | str | None) -> Subscriber:
             `http://127.0.0.1:8787`. A subscriber is given back as it is.
 
     Raises:
+        TypeError: for what is neither; found out later, it would break the fork of a process that has other Guards too.
         ValueError: for any other address.
         ImportError: for Kafka without the extra `kafka`.
     """
     if where is not None and not isinstance(where, str):
+        if isinstance(where, type) or not all(callable(getattr(where, name, None)) for name in _METHODS):
+            raise TypeError(f"a subscriber is an address or has {', '.join(_METHODS)}, unlike {type(where).__name__}")
         return where
     url = where or os.environ.get("SPANFUSE_API_URL") or DEFAULT_URL
     if url.startswith("kafka://"):
