@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,6 +151,71 @@ def test_a_checkpoint_may_run_while_others_write(store: Store, path: str) -> Non
 
 def test_the_file_is_for_its_owner_only(store: Store, path: str) -> None:
     assert Path(path).stat().st_mode & 0o077 == 0
+
+
+def test_a_new_file_is_never_open_to_others(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even between its creation and its first table, nor is its log."""
+    modes: list[int] = []
+    connect = sqlite3.connect
+
+    def connected(name: str, **options: Any) -> sqlite3.Connection:
+        modes.append(Path(name).stat().st_mode & 0o777)
+        opened: sqlite3.Connection = connect(name, **options)
+        return opened
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    before = os.umask(0)
+    try:
+        made = Store(path)
+    finally:
+        os.umask(before)
+    made.commit(Changes([state("a")]))
+    assert modes == [0o600]
+    assert [p.stat().st_mode & 0o077 for p in Path(path).parent.iterdir()] == [0] * 4  # with lock, log and its index
+    made.close()
+
+
+def test_an_empty_file_and_one_of_ours_become_private(path: str) -> None:
+    for _ in range(2):
+        Path(path).touch()
+        Path(path).chmod(0o644)
+        Store(path).close()
+        assert Path(path).stat().st_mode & 0o077 == 0
+
+
+def test_the_file_is_known_as_ours_before_its_log_is_merged(path: str) -> None:
+    """Else a host that is killed early could not start again."""
+    code = f"import os\nfrom spanfuse_processor.hosts.store import Store\nStore({path!r})\nos._exit(9)"
+    subprocess.run([sys.executable, "-c", code], timeout=30, check=False)
+    Store(path).close()
+
+
+def test_what_is_no_regular_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe", 0o644)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "null").symlink_to("/dev/null")
+    before = [(p, p.stat().st_mode) for p in sorted(tmp_path.iterdir())]
+    for path, _ in before:
+        assert refused(str(path), StateError) == f"storage {path}: not a regular file"
+    assert [(p, p.stat().st_mode) for p in sorted(tmp_path.iterdir())] == before
+
+
+@pytest.mark.parametrize("kind", ["text", "rollback", "log"])
+def test_a_file_of_others_is_not_touched(path: str, kind: str) -> None:
+    other = None
+    if kind == "text":
+        Path(path).write_text("notes\n")
+    else:
+        other = sqlite3.connect(path)
+        other.execute("PRAGMA journal_mode = " + ("WAL" if kind == "log" else "DELETE"))
+        other.execute("CREATE TABLE invoices (n)")
+        other.commit()
+    Path(path).chmod(0o644)
+    before = (Path(path).read_bytes(), Path(path).stat().st_mode, Path(path).stat().st_mtime_ns)
+    refused(path, StateError)
+    assert (Path(path).read_bytes(), Path(path).stat().st_mode, Path(path).stat().st_mtime_ns) == before
+    if other is not None:
+        other.close()
 
 
 def test_a_second_process_is_told_that_the_file_is_in_use(store: Store, path: str) -> None:

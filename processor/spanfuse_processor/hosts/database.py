@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,9 @@ client that is sent back comes again."""
 LOG_PAGES: Final = 16_384
 """Pages (4 KB) of the log at which a commit moves it into the database itself, should `Store.checkpoint` not keep up."""
 
+_MAGIC: Final = b"SQLite format 3\0"
+_MARK: Final = slice(68, 72)
+"""Where a database file has its application id."""
 _TABLES: Final = """
 CREATE TABLE sessions (session BLOB PRIMARY KEY, touched_ns INTEGER NOT NULL, epoch INTEGER NOT NULL, state BLOB NOT NULL);
 CREATE INDEX sessions_touched ON sessions (touched_ns);
@@ -62,12 +66,16 @@ def open_database(path: str) -> Database:
     """Open or create the file; an empty path is a private temporary database.
 
     Raises:
-        StateError: if the file is no such database, or one of another version.
+        StateError: if the file is no such database, or one of another version; nothing of it has been changed then.
         UnavailableError: if it cannot be opened, or another process uses it.
     """
+    if path:
+        _regular(path)
     lock = _lock(path) if path else None
     connection: sqlite3.Connection | None = None
     try:
+        if path:
+            _claim(path)
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         _prepare(connection, path)
     except BaseException as error:
@@ -79,6 +87,37 @@ def open_database(path: str) -> Database:
             raise _explained(path, error) from error
         raise
     return Database(path, connection, lock)
+
+
+def _regular(path: str) -> None:
+    """Nothing else is opened, nor locked: a device or a pipe is there for something else."""
+    try:
+        mode = Path(path).stat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UnavailableError(f"storage {path}: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise StateError(f"storage {path}: not a regular file")
+
+
+def _claim(path: str) -> None:
+    """Create the file, for its owner only, since dead letters may hold prompts; refuse one that another program wrote.
+
+    Read by hand: SQLite would recover, or at the end tidy up, the database of another program. Called under the lock, for
+    a file that is closed takes SQLite's locks on it along.
+    """
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CREAT, 0o600), "rb") as file:
+            header = file.read(100)
+    except OSError as error:
+        raise UnavailableError(f"storage {path}: {error.strerror}") from None
+    if not header:
+        return
+    if not header.startswith(_MAGIC):
+        raise _damaged(path, "file is not a database")
+    if header[_MARK] != APPLICATION_ID.to_bytes(4, "big"):
+        raise StateError(f"storage {path}: the database of another program")
 
 
 def _lock(path: str) -> IO[bytes]:
@@ -97,30 +136,33 @@ def _lock(path: str) -> IO[bytes]:
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
+    ours, version = (connection.execute(f"PRAGMA {p}").fetchone()[0] for p in ("application_id", "user_version"))
+    if ours == APPLICATION_ID and version != SCHEMA:
+        raise StateError(
+            f"storage {path}: version {version}, and this build reads {SCHEMA}; move the file away to start anew"
+        )
     if path:
         with suppress(OSError):
-            Path(path).chmod(0o600)  # dead letters may hold prompts
+            Path(path).chmod(0o600)  # it was empty, or is ours, and others may have been let in
+    if not ours:
+        # Before there is a log, so that the file itself bears our mark from its first byte on.
+        connection.executescript(
+            f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; COMMIT;"
+        )
+    if path:
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}").fetchall()
     else:
         connection.execute("PRAGMA journal_mode = MEMORY").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
-    (ours,), (version,) = (connection.execute(f"PRAGMA {p}").fetchone() for p in ("application_id", "user_version"))
-    if (ours, version) == (APPLICATION_ID, SCHEMA):
-        return
-    if ours == APPLICATION_ID:
-        raise StateError(
-            f"storage {path}: version {version}, and this build reads {SCHEMA}; move the file away to start anew"
-        )
-    if connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-        raise StateError(f"storage {path}: the database of another program")
-    connection.executescript(
-        f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; COMMIT;"
-    )
 
 
 def _explained(path: str, error: sqlite3.Error) -> StateError | UnavailableError:
     if isinstance(error, sqlite3.OperationalError):  # locked, read-only, full, not to be opened
         return UnavailableError(f"storage {path}: {error}")
-    return StateError(f"storage {path}: not a database, or damaged ({error}); move the file away to start anew")
+    return _damaged(path, str(error))
+
+
+def _damaged(path: str, why: str) -> StateError:
+    return StateError(f"storage {path}: not a database, or damaged ({why}); move the file away to start anew")
