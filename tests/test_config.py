@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -284,6 +285,33 @@ def test_words_of_old_yaml_are_words(write: Write) -> None:
     assert (config.detectors.cycle.mode, config.detectors.cycle.rounds) == ("off", 10)
     assert config.receivers.kafka is not None
     assert config.receivers.kafka.client_id == "yes"
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in pairwise("abcdefghij")
+)
+MERGED = "a: &a {x: 1}\n" + "".join(
+    f"{name}: &{name} {{{', '.join([f'<<: *{before}'] * 10)}}}\n" for before, name in pairwise("abcdefghij")
+)
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("text", [BOMB, MERGED, "a: &a [*a, *a]\n"], ids=["values", "merge keys", "itself"])
+def test_aliases_that_stand_for_billions_are_one_line(write: Write, text: str) -> None:
+    assert problems(write(text)) == ["file.yaml:1: more than 20000 values, counting what aliases stand for"]
+
+
+@pytest.mark.parametrize("text", ["[" * 50_000, "{a: " * 5_000 + "}" * 5_000])
+def test_nesting_without_end_is_one_line(write: Write, text: str) -> None:
+    assert problems(write(text)) == ["file.yaml:1: nested too deep"]
+
+
+def test_a_file_that_is_too_large_is_not_parsed(write: Write) -> None:
+    assert problems(write("#" * (256 * 1024 + 1))) == [
+        "file.yaml: larger than 262144 bytes; is this a configuration file?"
+    ]
+    assert load_config(write("#" * 256 * 1024)) == Config()
+    assert "larger than" in problems(Path("/dev/zero"))[0]
 
 
 def test_anchors_and_merge_keys_work(write: Write) -> None:

@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import ValidationError
 
@@ -15,6 +15,9 @@ from spanfuse_processor.config.source import Path as KeyPath
 from spanfuse_processor.config.source import Source
 from spanfuse_processor.config.walk import model_at
 from spanfuse_processor.errors import ConfigError
+
+MAX_BYTES: Final = 256 * 1024
+"""Largest file; one with every setting is a few KB, and the parser takes seconds for each MB."""
 
 
 def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
@@ -38,7 +41,11 @@ def load_config(path: Path | None, env: Mapping[str, str] | None = None) -> Conf
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+        if len(data) > MAX_BYTES:
+            raise ConfigError([f"{path}: larger than {MAX_BYTES} bytes; is this a configuration file?"])
+        return data.decode("utf-8-sig")
     except OSError as error:
         raise ConfigError([f"{path}: {error.strerror or error}"]) from None
     except UnicodeDecodeError as error:

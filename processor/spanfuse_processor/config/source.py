@@ -16,6 +16,9 @@ Path = tuple[str | int, ...]
 
 MAX_DEPTH: Final = 32
 """Deepest nesting; more is an alias that contains itself."""
+MAX_VALUES: Final = 20_000
+"""Most values, with all aliases replaced by what they stand for: ten lines of aliases of aliases can stand for billions. A file
+with a thousand policies has some ten thousand."""
 
 _WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())
@@ -25,6 +28,10 @@ _FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?
 _REFERENCE: Final = re.compile(r"\$\$|\$\{([^}]*)(\}?)")
 _VARIABLE: Final = re.compile(r"env:([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
 _TAGS: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq"))
+
+
+class _TooLarge(Exception):
+    """There are more values than `MAX_VALUES`."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -55,6 +62,7 @@ class Source:
         """Values that could not be read; whatever else is said of them is misleading."""
         self._env = env
         self._lines: dict[Path, int] = {}
+        self._values = 0
 
     @classmethod
     def read(cls, name: str, text: str, env: Mapping[str, str]) -> tuple[Self, dict[str, Any]]:
@@ -73,9 +81,17 @@ class Source:
         except yaml.YAMLError as error:
             source.problem(1, (), _one_line(f"not YAML: {error}"))
             return source, {}
+        except RecursionError:
+            source.problem(1, (), "nested too deep")
+            return source, {}
         if root is None:
             return source, {}
-        data = source._value(root, ())
+        try:
+            data = source._value(root, ())
+        except _TooLarge:
+            source.problems.clear()  # whatever was found so far, found again in each copy
+            source.problem(1, (), f"more than {MAX_VALUES} values, counting what aliases stand for")
+            return source, {}
         if data is None or isinstance(data, dict):
             return source, data or {}
         source.problem(
@@ -99,6 +115,9 @@ class Source:
         return self._lines.get(path, 1)
 
     def _value(self, node: yaml.Node, path: Path) -> Any:
+        self._values += 1
+        if self._values > MAX_VALUES:
+            raise _TooLarge
         line = node.start_mark.line + 1
         self._lines.setdefault(path, line)
         if node.tag not in _TAGS or len(path) > MAX_DEPTH:
