@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 
 import pytest
 
 from spanfuse_processor.errors import UnavailableError
-from spanfuse_processor.exporters.hub import Hub, frame
+from spanfuse_processor.exporters.hub import Hub, frame, make_room
 from tests.support.loops import in_loop
 
 A, B = frame("decision", b'{"n":1}'), frame("decision", b'{"n":2}')
@@ -56,6 +57,34 @@ async def test_no_more_listen_than_the_limit() -> None:
         hub.listen()
     listener.close()
     hub.listen()
+
+
+@pytest.mark.parametrize(("soft", "wanted"), [(256, 128), (1024, 512), (20_000, 1000), (resource.RLIM_INFINITY, 1000)])
+def test_listeners_take_at_most_half_of_the_file_descriptors(
+    soft: int, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+    hub = Hub()
+    for _ in range(wanted):
+        hub.listen()
+    with pytest.raises(UnavailableError, match=f"{wanted} clients are connected"):
+        hub.listen()
+
+
+def test_the_process_asks_for_all_the_descriptors_it_may_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    make_room()
+    assert asked == [(4096, 4096)]
+
+
+def test_a_system_that_refuses_more_descriptors_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("current limit exceeds maximum limit")
+
+    monkeypatch.setattr(resource, "setrlimit", refuse)
+    make_room()
 
 
 @in_loop

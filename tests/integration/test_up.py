@@ -6,10 +6,13 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,10 +50,17 @@ class Up:
 
 @pytest.fixture
 def up(tmp_path: Path) -> Iterator[Up]:
-    config = tmp_path / "spanfuse.yaml"
+    with running(tmp_path) as started:
+        yield started
+
+
+@contextmanager
+def running(folder: Path, *within: str) -> Iterator[Up]:
+    """Run it, `within` another command if any."""
+    config = folder / "spanfuse.yaml"
     config.write_text(CONFIG)
-    environment = {**os.environ, "FOLDER": str(tmp_path)}
-    command = [*SPANFUSE, "up", "--config", str(config)]
+    environment = {**os.environ, "FOLDER": str(folder)}
+    command = [*within, *SPANFUSE, "up", "--config", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         timer = threading.Timer(60, process.kill)
         timer.start()
@@ -99,6 +109,22 @@ def test_tail_shows_a_block_as_it_happens(up: Up) -> None:
             assert following.wait(10) == 0
         finally:
             following.kill()
+
+
+def test_more_clients_than_it_may_open_files_are_refused_and_it_goes_on(tmp_path: Path) -> None:
+    """Half of the descriptors are for streams; who is refused is told so, and holds none."""
+    limited = ["sh", "-c", 'ulimit -n 128 && exec "$@"', "sh"]
+    with running(tmp_path, *limited) as up, ExitStack() as opened:
+        host, _, port = up.environment["SPANFUSE_API_URL"].removeprefix("http://").partition(":")
+        answers: Counter[bytes] = Counter()
+        for _ in range(200):
+            client = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
+            client.sendall(b"GET /v1/decisions/stream HTTP/1.1\r\nHost: api\r\n\r\n")
+            answers[client.recv(12)] += 1
+        assert answers == {b"HTTP/1.1 200": 64, b"HTTP/1.1 503": 136}
+        assert up.example("otlp_setup.py").returncode == 0
+        assert up.spanfuse("status").returncode == 0
+        assert up.process.poll() is None
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -166,7 +166,8 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:
-    return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1"})
+    # Closed, for a connection kept is a file descriptor, which may be what there is too little of.
+    return JSONResponse({"error": str(error)}, 503, {"Retry-After": "1", "Connection": "close"})
 
 
 async def _failed(request: Request, error: Exception) -> Response:

@@ -31,9 +31,11 @@ def up(config_path: Path | None) -> None:
     import asyncio
 
     from spanfuse_processor.config import load_config
+    from spanfuse_processor.exporters.hub import make_room
     from spanfuse_processor.hosts.embedded import run_embedded
 
     config = load_config(config_path)
+    make_room()
 
     def ready(host: EmbeddedHost) -> None:
         click.echo(f"spanfuse is up ({config.service.mode}): {' · '.join(_addresses(config, host))}", err=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from collections import deque
+from contextlib import suppress
 from typing import Final
 
 from spanfuse_processor.errors import UnavailableError
@@ -11,7 +13,7 @@ from spanfuse_processor.errors import UnavailableError
 MAX_WAITING: Final = 10_000
 """Events that may wait for one listener; one that is further behind is dropped and has to begin again."""
 MAX_LISTENERS: Final = 1_000
-"""Listeners at once."""
+"""Listeners at once, if the process may have twice as many files open."""
 
 
 class Listener:
@@ -62,12 +64,12 @@ class Hub:
 
     Args:
         max_waiting: events that may wait for one listener.
-        max_listeners: listeners at once.
+        max_listeners: listeners at once; default: `room`.
     """
 
-    def __init__(self, max_waiting: int = MAX_WAITING, max_listeners: int = MAX_LISTENERS) -> None:
+    def __init__(self, max_waiting: int = MAX_WAITING, max_listeners: int | None = None) -> None:
         self._max_waiting = max_waiting
-        self._max_listeners = max_listeners
+        self._max_listeners = room() if max_listeners is None else max_listeners
         self._listeners: set[Listener] = set()
         self.dropped = 0
         """Listeners closed because they did not keep up."""
@@ -109,6 +111,19 @@ class Hub:
         """End all listeners."""
         for listener in tuple(self._listeners):
             listener.close()
+
+
+def room() -> int:
+    """How many listeners the process has room for: each is a file descriptor, and half of them are for everything else."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MAX_LISTENERS if soft == resource.RLIM_INFINITY else min(MAX_LISTENERS, soft // 2)
+
+
+def make_room() -> None:
+    """Let the process have as many files open as it may: shells and service managers give 1,024 unless asked."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems call it unlimited and refuse that
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def frame(event: str, data: bytes) -> bytes:
