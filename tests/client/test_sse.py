@@ -6,6 +6,7 @@ import contextlib
 import gc
 import logging
 import os
+import queue
 import random
 import socket
 import ssl
@@ -69,6 +70,74 @@ def test_a_stream_without_end_is_bounded(flood: bytes, monkeypatch: pytest.Monke
     monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 5000)
     with pytest.raises(ValueError, match="more than 5000 bytes"):
         list(events(lambda: flood))
+
+
+@pytest.mark.parametrize("flood", [b"data: " + b"x" * 1000, b"data: x\n"])
+def test_an_event_without_end_is_not_skipped_for_ever(flood: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 5000)
+    monkeypatch.setattr(sse, "MAX_SKIPPED_BYTES", 50_000)
+    told: list[None] = []
+    with pytest.raises(ValueError, match="more than 50000 bytes"):
+        list(events(lambda: flood, lambda: told.append(None)))
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n"])
+@pytest.mark.parametrize("large", [b"data: " + b"x" * 90, b"data: xxxxxxxx@" * 12, b":" + b"x" * 90])
+def test_an_oversized_event_is_skipped_whatever_the_pieces(
+    newline: bytes, large: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "MAX_EVENT_BYTES", 50)
+    stream = b"data: a@@event: decision@" + large.rstrip(b"@") + b"@data: more@@event: ready@data: {}@@"
+    stream = stream.replace(b"@", newline)
+    for size in (1, 2, 3, 7, 40):
+        pieces = iter([stream[i : i + size] for i in range(0, len(stream), size)])
+        told: list[None] = []
+        found = list(events(lambda pieces=pieces: next(pieces, b""), lambda told=told: told.append(None)))  # type: ignore[misc]
+        assert found == [("message", b"a"), ("ready", b"{}")]
+        assert len(told) == 1
+
+
+class Large(SseServer):
+    """Its snapshot begins with an event larger than any that is read."""
+
+    def open(self) -> tuple[list[bytes], queue.SimpleQueue[bytes | None]]:
+        snapshot, waiting = super().open()
+        return [self.event("decision", "x" * 1_200_000), *snapshot], waiting
+
+
+class Unfinished(SseServer):
+    """Its snapshot lacks the event `ready`."""
+
+    def open(self) -> tuple[list[bytes], queue.SimpleQueue[bytes | None]]:
+        snapshot, waiting = super().open()
+        return snapshot[:-1], waiting
+
+
+def test_an_oversized_event_hides_nothing_and_is_counted() -> None:
+    with Large(block("session:old")) as server:
+        subscriber = SseSubscriber(server.url)
+        with Guard(subscriber, mode="enforce") as guard:
+            assert guard.wait_ready(10)
+            assert is_blocked(guard, session="old")
+            server.send(server.event("decision", "y" * 3_000_000))
+            server.publish(block("session:new"))
+            wait_until(lambda: is_blocked(guard, session="new"))
+            assert (subscriber.undecodable, subscriber.reconnects, server.connections) == (2, 0, 1)
+
+
+def test_what_is_heard_before_the_snapshot_is_finished_is_no_sign_of_life() -> None:
+    with Unfinished(block("session:s")) as server:
+        subscriber = SseSubscriber(server.url)
+        with Guard(subscriber) as guard:
+            guard.start()
+            wait_until(lambda: server.connections)
+            server.send(b": alive\n\n" + server.event("decision", "garbage") * 2)
+            wait_until(lambda: subscriber.undecodable == 2)
+            assert (guard.state, guard.age_s) == ("connecting", None)
+            server.send(server.event("ready", "{}"))
+            assert guard.wait_ready(10)
+            assert guard.age_s is not None
 
 
 def test_what_is_no_decision_is_counted_and_hides_nothing(server: SseServer) -> None:

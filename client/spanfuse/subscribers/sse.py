@@ -15,7 +15,9 @@ from spanfuse.subscribers.base import Sink, Snapshot, ThreadSubscriber, decoded
 
 PATH: Final = "/v1/decisions/stream"
 MAX_EVENT_BYTES: Final = 1024 * 1024
-"""Longest line or event; a decision is a few hundred bytes."""
+"""Longest line or event that is read; a decision is a few hundred bytes."""
+MAX_SKIPPED_BYTES: Final = 64 * MAX_EVENT_BYTES
+"""Longest event that is skipped; what is longer has no end."""
 
 
 class SseSubscriber(ThreadSubscriber):
@@ -84,7 +86,7 @@ class SseSubscriber(ThreadSubscriber):
 
     def _read(self, response: http.client.HTTPResponse, sink: Sink, stop: threading.Event) -> None:
         snapshot: Snapshot | None = Snapshot()
-        for name, data in events(lambda: response.read1(65536)):
+        for name, data in events(lambda: response.read1(65536), self._skipped):
             if stop.is_set():
                 return
             if name == "decision":
@@ -95,7 +97,8 @@ class SseSubscriber(ThreadSubscriber):
                 sink.replace(snapshot.decisions())
                 snapshot = None
                 self._caught_up()
-            sink.alive()
+            if snapshot is None:  # Until all of the present is known, to hear something is to know nothing.
+                sink.alive()
 
     def _skipped(self) -> None:
         self.undecodable += 1
@@ -113,33 +116,47 @@ class SseSubscriber(ThreadSubscriber):
                 held.close()  # Only this process's handle: the parent's connection stays.
 
 
-def events(read: Callable[[], bytes]) -> Iterator[tuple[str, bytes]]:
+def _refused() -> None:
+    raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
+
+
+def events(read: Callable[[], bytes], oversized: Callable[[], None] = _refused) -> Iterator[tuple[str, bytes]]:
     """The events of a stream as (name, data); `("", b"")` for a comment, which is how a server shows it is alive.
 
     Args:
         read: gives the next bytes as they come, none at the end.
+        oversized: told of each event longer than `MAX_EVENT_BYTES`, which is skipped; default: such an event is an error.
 
     Raises:
-        ValueError: on a line or event longer than `MAX_EVENT_BYTES`.
+        ValueError: on an event longer than `MAX_SKIPPED_BYTES`.
     """
-    rest, name, data = b"", "", b""
+    rest, name, data, skipped = b"", "", bytearray(), 0
     while chunk := read():
         *lines, rest = (rest + chunk).split(b"\n")
-        if len(rest) > MAX_EVENT_BYTES:
-            raise ValueError(f"a line of more than {MAX_EVENT_BYTES} bytes in the event stream")
         for raw in lines:
             line = raw.removesuffix(b"\r")
             field, _, value = line.partition(b":")
             value = value.removeprefix(b" ")
             if not line:
-                if name or data:
-                    yield name or "message", data
-                name, data = "", b""
+                if not skipped and (name or data):
+                    yield name or "message", bytes(data)
+                name, data, skipped = "", bytearray(), 0
+            elif skipped:
+                skipped += len(raw)
+            elif len(line) + len(data) > MAX_EVENT_BYTES:
+                oversized()
+                skipped = 1
             elif not field:
                 yield "", b""
             elif field == b"event":
                 name = value.decode("utf-8", "replace")
             elif field == b"data":
-                data = data + b"\n" + value if data else value
-                if len(data) > MAX_EVENT_BYTES:
-                    raise ValueError(f"an event of more than {MAX_EVENT_BYTES} bytes")
+                data += b"\n" + value if data else value
+        if not skipped and len(rest) > MAX_EVENT_BYTES:
+            oversized()
+            skipped = 1
+        if skipped:
+            skipped += len(rest)
+            rest = rest[:1]  # Enough to know that the line is none of those without a character, which end an event.
+        if skipped > MAX_SKIPPED_BYTES:
+            raise ValueError(f"an event of more than {MAX_SKIPPED_BYTES} bytes")
