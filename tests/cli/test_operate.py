@@ -78,6 +78,14 @@ def test_the_status_of_a_half_open_key_exits_with_0_and_says_that_a_probe_passes
     assert "the next call passes as a probe" in result.stdout
 
 
+def test_the_status_of_a_key_that_is_only_observed_exits_with_0_and_says_what_would_be(spanfuse: Spanfuse) -> None:
+    observed = {k: v for k, v in OPEN.items() if k != "mode"}  # the default is left out on the wire
+    with FakeApi({("GET", "/v1/decisions"): (200, {"decisions": [observed]})}) as api:
+        result = spanfuse("status", "session:a/b", "--api", api.url)
+    assert result.exit_code == 0
+    assert "would be blocked by repeat.prompt" in result.stderr
+
+
 def test_the_status_of_another_key_is_closed(spanfuse: Spanfuse, api: FakeApi) -> None:
     result = spanfuse("status", "session:other", "--api", api.url)
     assert (result.exit_code, result.stdout) == (0, "session:other: closed\n")

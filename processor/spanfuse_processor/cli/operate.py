@@ -92,6 +92,11 @@ def _show_key(api: Api, key: str, output: str) -> None:
         if output != "json":
             click.echo(f"The cooldown is over: the next call passes as a probe, and decides. Or: {release}")
     elif decision is not None and decision.get("action") == "block":
+        if decision.get("mode", "observe") == "observe":
+            click.echo(
+                f"{printable(key)} would be blocked by {decision.get('rule', '')}: this deployment observes.", err=True
+            )
+            return
         raise Problem(f"{printable(key)} is blocked by {decision.get('rule', '')}; release it with: {release}")
 
 
