@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from spanfuse.messages import read_messages
 from spanfuse.texts import looks_failed
-from spanfuse_processor.core.pipeline import Outcome, Pipeline
+from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
-from spanfuse_schemas import Action, Call, Decision, Detection, Message, Policy
-from spanfuse_schemas.fingerprint import action_print, fingerprint, input_print
+from spanfuse_schemas import Action, Call, Decision, Detection, Policy
+from spanfuse_schemas.fingerprint import action_print, fingerprint
 
 START_NS = 1_750_000_000 * 10**9
 SECOND = 10**9
@@ -160,25 +160,3 @@ def tool_loop(steps: Iterable[tuple[str, Any, Any]], *, every: float = 0.1, task
         history = [*history, asked, {"role": "tool", "tool_call_id": call_id, "content": result}]
     calls.append(llm(history, {"role": "assistant", "content": "Done."}, at=len(calls) * every))
     return calls
-
-
-def replay_outcomes(calls: Iterable[Call], rules: Policy) -> list[Outcome]:
-    """The outcome of each call, all sessions mixed."""
-    pipeline = Pipeline(rules)
-    sessions: dict[str, SessionState] = {}
-    return [pipeline.step(sessions.setdefault(c.session, SessionState(c.session)), c) for c in calls]
-
-
-def new_result(text: str) -> Message:
-    """The result of a tool as a new message."""
-    return Message(role="tool", print=fingerprint(text))
-
-
-def digest_of(text: str) -> str:
-    """Canonical hash of a call whose only new input is that user text."""
-    found = input_print([Message(role="user", print=fingerprint(text))])
-    assert found is not None
-    return found.canon
-
-
-Maker = Callable[[int], Call]
