@@ -11,7 +11,7 @@ from spanfuse_processor.core.steps import Steps
 from spanfuse_processor.errors import StateError
 from spanfuse_schemas import Decision
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 MAX_LANES: Final = 8
 MAX_TOOLS: Final = 32
 MAX_ERRORS: Final = 64
@@ -57,6 +57,11 @@ class Velocity:
         self.parent = 0
         self.until_ns = 0
         """End of the last call counted, to tell parallel siblings."""
+
+
+RECORDS: Final[dict[str, type[Any]]] = {"velocity": Velocity}
+"""What single rules remember, by the name of its slot in `SessionState`: a class of plain fields. It is none, and takes no
+room, until its rule makes one."""
 
 
 def _dump(record: Any) -> list[Any]:
@@ -121,7 +126,7 @@ class SessionState:
         """Tool executions seen as spans, by tool."""
         self.errors: list[int] = []
         """Ends of the last provider failures."""
-        self.velocity = Velocity()
+        self.velocity: Velocity | None = None
         self.fired: dict[str, int] = {}
         """When each rule and action last fired: a detection is told once, not once a call."""
         self.decision: Decision | None = None
@@ -145,8 +150,8 @@ class SessionState:
             self.seen.snapshot(), self.steps.snapshot(), self.prompts.snapshot(),
             {name: _dump(lane) for name, lane in self.lanes.items()},
             self.open_tools, self.tool_actions, self.tool_spans,
-            self.errors, _dump(self.velocity), self.fired, self.decision.to_json() if self.decision else b"",
-            self.cooldown_s, self.epoch, self.awaited,
+            self.errors, self.fired, self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
+            self.awaited, {name: _dump(record) for name in RECORDS if (record := getattr(self, name)) is not None},
         ]  # fmt: skip
         return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
 
@@ -172,13 +177,14 @@ class SessionState:
         state = cls(key)
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
-            seen, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors, velocity,
-            state.fired, decision, state.cooldown_s, state.epoch, state.awaited,
+            seen, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors,
+            state.fired, decision, state.cooldown_s, state.epoch, state.awaited, records,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
         state.steps = Steps.restore(steps)
         state.prompts = Steps.restore(prompts)
         state.lanes = {name: _load(PromptRun(), values) for name, values in lanes.items()}
-        _load(state.velocity, velocity)
+        for name, values in records.items():
+            setattr(state, name, _load(RECORDS[name](), values))
         state.decision = Decision.from_json(decision) if decision else None
         return state

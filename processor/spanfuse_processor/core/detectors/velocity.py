@@ -19,8 +19,11 @@ MIN_BASELINE = 3
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Count the call, and compare the rate."""
-    call, pace = turn.call, session.velocity
-    if call.kind != "llm" or not _count(pace, call):
+    call = turn.call
+    if call.kind != "llm":
+        return None
+    pace = session.velocity = session.velocity or Velocity()
+    if not _count(pace, call):
         return None
     rule = turn.rules.velocity
     if rule.mode == "off" or pace.current + pace.previous < rule.floor_per_min:
