@@ -3,14 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format lint types imports bench schemas clean
+.PHONY: help demo up test check format lint types imports bench bench-peers schemas clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 demo: $(INSTALLED) ## five agents, four of them runaways: watch them being stopped
 	$(BIN)/spanfuse demo
@@ -39,6 +39,10 @@ imports: $(INSTALLED)
 bench: $(INSTALLED) ## measure, with a baseline in the same run
 	@$(BIN)/python -m tests.services.prepare
 	$(BIN)/python -m bench
+
+bench-peers: $(INSTALLED) ## compare with other loop detectors on the recordings in FOLDER=…, scored by LABELS=… if there are any
+	@test -n "$(FOLDER)" || { echo "usage: make bench-peers FOLDER=recordings [LABELS=labels.jsonl]" >&2; exit 2; }
+	$(BIN)/python -m bench.peers "$(FOLDER)" $(if $(LABELS),--labels "$(LABELS)")
 
 schemas: $(INSTALLED) ## write schemas/json/ anew from the models
 	$(BIN)/python -m spanfuse_schemas.json_schema schemas/json
