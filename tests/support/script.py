@@ -58,10 +58,11 @@ class Turn:
 
 @dataclass(frozen=True)
 class Says:
-    """Someone speaks to the agent, which answers in text. `afresh`: the conversation before is not sent along."""
+    """Someone speaks to the agent, which answers in text. `afresh`: the conversation before is not sent along. Without a text
+    the agent is asked to go on though nobody has spoken."""
 
     text: str
-    reply: str = ""
+    reply: str | None = None
     afresh: bool = False
 
     def __rshift__(self, reply: str) -> Says:
@@ -108,6 +109,11 @@ def together(*acts: Act) -> Turn:
 def user(text: str) -> Says:
     """The user goes on with the conversation."""
     return Says(text)
+
+
+def monologue(text: str) -> Says:
+    """The agent speaks without having been spoken to."""
+    return Says("", text)
 
 
 def prompt(text: str) -> Says:
@@ -179,9 +185,9 @@ class Agent:
         self._ask(self.history, _says("assistant", "That is all."))
 
     def _speak(self, said: Says) -> None:
-        asked = [_says("user", said.text)]
-        before = [] if said.afresh else self.history if self.started else []
-        reply = _says("assistant", said.reply or f"About {said.text}")
+        asked = [_says("user", said.text)] if said.text else []
+        before = self.history if not said.afresh and (self.started or not asked) else []
+        reply = _says("assistant", f"About {said.text}" if said.reply is None else said.reply)
         self._ask([*before, *asked], reply)
         self.history = [*before, *asked, reply]
 
