@@ -18,7 +18,7 @@ def test_r003_two_calls_that_alternate_are_a_cycle() -> None:
 def test_r011_a_cycle_of_three_with_failures_is_found() -> None:
     """Read, edit in vain, test in vain: the third round is the last."""
     round_ = [tool("read", path="f") >> TEXT, tool("edit", path="f").fails("no match"), tool("test").fails("1 failed")]
-    stopped(*round_ * 4, after=range(7, 10), by=["cycle", "repeat.no_progress", "repeat.error"])
+    stopped(*round_ * 4, after=range(6, 10), by=["cycle", "repeat.no_progress", "repeat.error"])
 
 
 def test_r012_two_calls_that_succeed_in_turn_are_a_cycle() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,10 +14,12 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts.replay import refused
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_schemas import Call, Decision, Detection, Policy
+from spanfuse_schemas import Call, Charge, Decision, Detection, Policy
 from tests.otlp.fixtures import request
 from tests.support.agents import policy
 from tests.support.script import Item, Sent, Shows, agent
+
+Beyond = Callable[[list[Charge]], tuple[list[Detection], list[Decision]]]
 
 
 @dataclass
@@ -74,12 +76,14 @@ def play(
     *,
     obey: bool = True,
     states: dict[str, SessionState] | None = None,
+    beyond: Beyond | None = None,
 ) -> Played:
     """Send spans one request each, as they end; an agent that is refused makes no further call.
 
     Args:
         obey: with False, agents that are refused go on all the same.
         states: what is remembered from before.
+        beyond: what becomes of the charges: detections and decisions of what is larger than a session.
     """
     played = Played(states={} if states is None else states)
     pipeline, normaliser = Pipeline(rules or policy()), Normaliser(Prices())
@@ -89,6 +93,7 @@ def play(
             continue
         data = json.dumps(request(sent.span, resource=sent.resource)).encode()
         batch = normaliser.batch(decode(data, "json"), sent.end_ns)
+        assert batch.calls, "every span of a script is a call"
         for call in batch.calls:
             if call.kind == "llm":
                 held = next((d for key in _keys(call) if (d := standing.get(key)) and refused(d, call)), None)
@@ -100,7 +105,10 @@ def play(
         played.calls.update(c.session for c in batch.calls if c.kind == "llm")
         played.detections += outcome.detections
         played.decisions += outcome.decisions
-        standing.update((d.key, d) for d in outcome.decisions)
+        detections, decisions = beyond(outcome.charges) if beyond else ([], [])
+        played.detections += detections
+        played.decisions += decisions
+        standing.update((d.key, d) for d in (*outcome.decisions, *decisions))
     return played
 
 

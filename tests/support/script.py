@@ -26,7 +26,7 @@ _ids = itertools.count(1)
 
 @dataclass(frozen=True)
 class Act:
-    """A tool call and what it brings."""
+    """A tool call and what it brings; a result that is none is not recorded."""
 
     tool: str
     arguments: Any
@@ -151,6 +151,7 @@ class Agent:
     name: str = ""
     user: str = ""
     team: str = ""
+    conversation: str = ""
     trace: str = "a" * 32
     parent: str = ""
     at: float = 0
@@ -239,7 +240,7 @@ class Agent:
         }
         if act.error:
             attributes["error.type"] = act.error
-        else:
+        elif act.result is not None:
             attributes["gen_ai.tool.call.result"] = (
                 act.result if isinstance(act.result, str) else json.dumps(act.result)
             )
@@ -248,7 +249,13 @@ class Agent:
     def _send(
         self, name: str, attributes: dict[str, Any], at: float, lasts: float, model_call: bool, failure: str
     ) -> None:
-        who = {"session.id": self.session, "gen_ai.agent.name": self.name, "user.id": self.user, "team.id": self.team}
+        who = {
+            "session.id": self.session,
+            "gen_ai.conversation.id": self.conversation,
+            "gen_ai.agent.name": self.name,
+            "user.id": self.user,
+            "team.id": self.team,
+        }
         start = START_NS + round(at * SECOND)
         end = start + round(lasts * SECOND)
         span = {
