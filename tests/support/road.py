@@ -128,7 +128,7 @@ def run(*items: Item, rules: Policy | None = None, obey: bool = True, **who: Any
     return play(agent(*items, **who), rules, obey=obey)
 
 
-CALLS: Final[tuple[Shows, ...]] = ("messages", "spans", "both")
+CALLS: Final[tuple[Shows, ...]] = ("messages", "spans", "both", "blocks")
 """The ways of an agent whose model calls its tools."""
 ROADS: Final[tuple[Shows, ...]] = (*CALLS, "chat")
 

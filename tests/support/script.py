@@ -12,14 +12,21 @@ import itertools
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from tests.otlp.fixtures import pairs
 from tests.support.agents import SECOND, START_NS
 
-Shows = Literal["messages", "spans", "both", "chat"]
+Shows = Literal["messages", "spans", "both", "blocks", "chat", "scratchpad", "restated"]
 """`messages`: model calls with their content, no tool spans; `spans`: tool spans with content, model calls without; `both`;
-`chat`: the agent writes its command as text, and what it brings comes back as a user message."""
+`blocks`: as `messages`, with results inside user messages; `chat`: the agent writes its command as text, and what it brings
+comes back as a user message; `restated`: as `chat`, with the task stated anew in each; `scratchpad`: all there is in one prompt
+that grows."""
+
+_ADVICE: Final = (
+    "You work in a shell. Answer with exactly one action in each turn, and with nothing but the action. Never answer the "
+    "question before you have seen the results that it needs, and never ask anyone else for them. When you are done, say so."
+)
 
 _ids = itertools.count(1)
 
@@ -168,7 +175,8 @@ class Agent:
     def do(self, items: Iterable[Item]) -> None:
         """Play the script."""
         if self.history == []:
-            self.history = [_says("user", self.task)]
+            advice = f"\n{_ADVICE}" if self.shows in ("restated", "scratchpad") else ""
+            self.history = [_says("user", self.task + advice)]
         for item in items:
             if isinstance(item, Wait):
                 self.at += item.seconds
@@ -193,13 +201,7 @@ class Agent:
         self.history = [*before, *asked, reply]
 
     def _turn(self, acts: tuple[Act, ...]) -> None:
-        if self.shows == "chat":
-            text = "\n".join(f"{a.tool} {json.dumps(a.arguments)}" for a in acts)
-            asked, answers = _says("assistant", text), [_says("user", "\n".join(_told(a) for a in acts))]
-        else:
-            ids = [f"call_{next(_ids):024x}" for _ in acts]
-            asked = {"role": "assistant", "parts": [_asks(a, i) for a, i in zip(acts, ids, strict=True)]}
-            answers = [_answers(a, i) for a, i in zip(acts, ids, strict=True)]
+        asked, answers = self._written(acts)
         due = self.at + self.every
         self._ask(self.history, asked)
         if self.shows in ("spans", "both"):
@@ -207,7 +209,25 @@ class Agent:
             for i, act in enumerate(acts):
                 self._run(act, begun + 0.01 * i)
         self.at = max(due, due - self.every + 0.7 + max(a.lasts for a in acts))
-        self.history = [*self.history, asked, *answers]
+        if self.shows == "scratchpad":
+            self.history = [
+                _says("user", f"{_text(self.history[0])}\n{_text(asked)}\nObservation: {_text(answers[0])}")
+            ]
+        else:
+            self.history = [*self.history, asked, *answers]
+
+    def _written(self, acts: tuple[Act, ...]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        """The messages of a turn: what the model asks for, and what comes back."""
+        if self.shows in ("messages", "spans", "both", "blocks"):
+            ids = [f"call_{next(_ids):024x}" for _ in acts]
+            asked = {"role": "assistant", "parts": [_asks(a, i) for a, i in zip(acts, ids, strict=True)]}
+            write = _block if self.shows == "blocks" else _answers
+            return asked, [write(a, i) for a, i in zip(acts, ids, strict=True)]
+        text = "\n".join(f"{a.tool} {json.dumps(a.arguments)}" for a in acts)
+        told = "\n".join(_told(a) for a in acts)
+        if self.shows == "restated":
+            told = f"{self.task}\n{_ADVICE}\nThe last result:\n{told}\nWhat is the next action?"
+        return _says("assistant", f"Action: {text}"), [_says("user", told)]
 
     def _ask(self, messages: list[dict[str, Any]], reply: dict[str, Any] | None, error: Refusal | None = None) -> None:
         attributes: dict[str, Any] = {
@@ -215,7 +235,7 @@ class Agent:
             "gen_ai.provider.name": "openai",
             "gen_ai.request.model": "gpt-4o-mini",
         }
-        if self.shows != "spans" or not any(p["type"] != "text" for m in messages for p in m["parts"]):
+        if self.shows != "spans" or not any(p["type"] != "text" for m in messages for p in m.get("parts", ())):
             attributes["gen_ai.input.messages"] = json.dumps(messages)
             if reply:
                 attributes["gen_ai.output.messages"] = json.dumps([reply])
@@ -274,6 +294,16 @@ class Agent:
 
 def _says(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
+
+
+def _text(message: dict[str, Any]) -> str:
+    return str(message["parts"][0]["content"])
+
+
+def _block(act: Act, call_id: str) -> dict[str, Any]:
+    """A result as Anthropic has it: a block of a user message."""
+    result = {"type": "tool_result", "tool_use_id": call_id, "content": _told(act) if act.error else act.result}
+    return {"role": "user", "content": [{**result, "is_error": True} if act.error else result]}
 
 
 def _told(act: Act) -> str:
