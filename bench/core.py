@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterator
 
-from bench.report import Figure, time_per_call
+from bench import by_size, fleet
+from bench.report import Figure, Unmeasured, time_per_call
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Action, Call, CallBatch, Fingerprint, Message, Policy, Tokens
@@ -71,10 +73,27 @@ def _steps(stream: list[Call]) -> float:
     return min(times)
 
 
-def run() -> list[Figure]:
+def run() -> Iterator[Figure | Unmeasured]:
     """All figures of the core."""
     sha = _sha256() * 1e6
     versus = "sha256 of 2,000 bytes"
+    yield from by_size.run(sha, versus)
+    yield from fleet.run(calls(2))
+    yield from _states()
+    yield from _flows(sha, versus)
+
+
+def _states() -> Iterator[Figure]:
+    """Of sessions that make progress."""
+    for count in (1, 5, 17, 40):
+        pipeline, state = Pipeline(_POLICY), SessionState("s0")
+        for call in calls(count):
+            pipeline.step(state, call)
+        name = f"state of a session after {count} call{'s' if count > 1 else ''}"
+        yield Figure(name, len(state.snapshot()), "bytes", aim="<= 2,048")
+
+
+def _flows(sha: float, versus: str) -> list[Figure]:
     working = calls(20_000, sessions=100)
     looping = calls(20_000, sessions=100, distinct=100)
     figures = [
@@ -99,10 +118,6 @@ def run() -> list[Figure]:
         )
     )
     figures.append(Figure("state of a session after 100,000 calls", len(state.snapshot()), "bytes"))
-    short = SessionState("s")
-    for call in calls(17):
-        pipeline.step(short, call)
-    figures.append(Figure("state of a session after 17 calls", len(short.snapshot()), "bytes", aim="<= 2,048"))
     batch = CallBatch(calls=tuple(calls(200, sessions=50)))
     data = batch.to_json()
     parse = time_per_call(lambda n: [CallBatch.from_json(data) for _ in range(n)], 20) / 200 * 1e6

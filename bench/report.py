@@ -33,6 +33,17 @@ class Figure:
         return f"{self.name:<58} {self.value:>14,.2f} {self.unit:<10}{ratio}{aim}"
 
 
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A figure that cannot be had here, and why."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name:<58} not measured: {self.why}"
+
+
 def time_per_call(work: Callable[[int], object], calls: int, repeats: int = 5) -> float:
     """Seconds per call of `work(calls)`, the median of some repeats."""
     times = []

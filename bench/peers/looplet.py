@@ -9,7 +9,7 @@ Assumptions, in its favour where there is a choice:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from looplet.stagnation import StagnationHook
 from looplet.types import ToolCall, ToolResult
@@ -33,12 +33,18 @@ def _dispatched(hook: StagnationHook, tool: str, arguments: object, result: str)
     return hook.post_dispatch(None, None, call, ToolResult(call.tool, "", result), 0) is not None
 
 
-def hot_path(texts: list[str]) -> None:
+def hot_path(texts: list[str]) -> Callable[[], None]:
     """`post_dispatch` of a call with short arguments; the result, which holds the text, is not looked at."""
-    hook = StagnationHook()
-    for number, text in enumerate(texts):
-        call = ToolCall(tool="search", args={"query": "open orders", "page": number}, call_id="c")
-        hook.post_dispatch(None, None, call, ToolResult("search", "", text), number)
+    pages = [{"query": "open orders", "page": number} for number in range(len(texts))]
+    calls = [ToolCall(tool="search", args=page, call_id="c") for page in pages]
+    done = [(call, ToolResult("search", "", text)) for call, text in zip(calls, texts, strict=True)]
+
+    def agent() -> None:
+        hook = StagnationHook()
+        for call, result in done:
+            hook.post_dispatch(None, None, call, result, 0)
+
+    return agent
 
 
 if __name__ == "__main__":

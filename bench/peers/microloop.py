@@ -12,7 +12,7 @@ Assumptions, in its favour where there is a choice:
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from microloop import Monitor, ProgressState
 
@@ -36,11 +36,16 @@ def _action(step: Step) -> str:
     return f"{step['tool']} {text}" if step["tool"] else text
 
 
-def hot_path(texts: list[str]) -> None:
+def hot_path(texts: list[str]) -> Callable[[], None]:
     """`observe` of a short action whose observation is the text."""
-    monitor = Monitor()
-    for number, text in enumerate(texts):
-        monitor.observe(f'search {{"page": {number}, "query": "open orders"}}', text)
+    events = [(f'search {{"page": {number}, "query": "open orders"}}', text) for number, text in enumerate(texts)]
+
+    def agent() -> None:
+        monitor = Monitor()
+        for action, observation in events:
+            monitor.observe(action, observation)
+
+    return agent
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import statistics
 import sys
 import time
@@ -23,7 +24,9 @@ TIMED_CALLS: Final = 100
 TIMED_AGENTS: Final = 15
 """Agents timed; the median counts."""
 
-_WORDS: Final = ("order", "ledger", "harbour", "window", "copper", "signal", "meadow", "thread", "lantern", "quarry")
+_WORDS: Final = [
+    f"{a}{b}" for a in ("re", "un", "over", "in", "") for b in ("act", "form", "view", "port", "sent", "load")
+]
 
 
 class Step(TypedDict):
@@ -55,8 +58,8 @@ class Call(TypedDict):
 
 FirstRefused = Callable[[Sequence[Call]], int | None]
 """Runs the peer over the calls of a session: the 0-based index of the first call refused."""
-HotPath = Callable[[list[str]], None]
-"""What the peer does per call, for one new agent, once for each text: the call's new text."""
+HotPath = Callable[[list[str]], Callable[[], None]]
+"""Given the new text of each call of an agent: what the peer does for those calls, as for a new agent each time."""
 
 
 def before_each_call(calls: Sequence[Call], observe: Callable[[Step], bool]) -> int | None:
@@ -73,23 +76,26 @@ def before_each_call(calls: Sequence[Call], observe: Callable[[Step], bool]) -> 
 
 
 def texts(size: int, count: int = TIMED_CALLS) -> list[str]:
-    """Different texts of `size` characters."""
-    made = []
-    for n in range(count):
-        words = [f"{n} of {count}:"]
-        words += [f"{_WORDS[(n * 7 + i * i) % len(_WORDS)]}{(n + i) % 13}" for i in range(size // 6 + 1)]
-        made.append(" ".join(words)[:size])
-    return made
+    """Different texts of `size` characters: sentences of a dozen words and a number."""
+    chance = random.Random(size)
+    return [_text(chance, size) for _ in range(count)]
+
+
+def _text(chance: random.Random, size: int) -> str:
+    text = ""
+    while len(text) < size:
+        text += f"{' '.join(chance.choices(_WORDS, k=12))}, {chance.randrange(100)} of {chance.randrange(1000)}.\n"
+    return text[:size]
 
 
 def median_us(hot_path: HotPath, size: int) -> float:
     """Median microseconds a call."""
-    some, times = texts(size), []
-    hot_path(some)
+    agent, times = hot_path(texts(size)), []
+    agent()
     for _ in range(TIMED_AGENTS):
         start = time.perf_counter()
-        hot_path(some)
-        times.append((time.perf_counter() - start) / len(some) * 1e6)
+        agent()
+        times.append((time.perf_counter() - start) / TIMED_CALLS * 1e6)
     return statistics.median(times)
 
 
