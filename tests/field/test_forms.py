@@ -61,3 +61,15 @@ def test_edits_between_failing_tests_are_work_in_any_form(form: Shows) -> None:
     assert not run(
         *[s for i, edit in enumerate(edits) for s in (edit, tool("test") >> f"{7 - i} failed")], shows=form
     ).stops
+
+
+@pytest.mark.parametrize("form", RESTATED)
+def test_r008_a_reader_with_new_results_makes_progress_in_any_form(form: Shows) -> None:
+    """Where the task is stated anew beside each result, a result that differs still differs."""
+    assert not run(*[tool("read_output") >> f"{TEXT}: row {w}" for w in "abcdefgh"], shows=form).stops
+
+
+@pytest.mark.parametrize("form", RESTATED)
+def test_r011_a_queue_is_drained_in_any_form(form: Shows) -> None:
+    steps = [s for w in "abcdef" for s in (tool("pop") >> f"item {w}", tool("work", item=w) >> f"{TEXT} {w}")]
+    assert not run(*steps, shows=form).stops
