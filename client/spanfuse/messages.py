@@ -24,7 +24,7 @@ from spanfuse.parts import (
     role_of,
 )
 from spanfuse.texts import flagged, looks_failed, print_of, tool_arguments
-from spanfuse_schemas import Action, Fingerprint, Message
+from spanfuse_schemas import Action, Drift, Fingerprint, Message
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.record import Record
 
@@ -61,6 +61,8 @@ class Prints(Record):
     """What this call did: its tool calls, else its text; for a tool execution, the execution."""
     output: Fingerprint | None = None
     """As `Call.output`."""
+    drift: Drift | None = None
+    """As `Call.drift`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The wire contracts of spanfuse: what travels in its topics, and how it is read."""
 
-from spanfuse_schemas.call import Action, Call, CallBatch, Fingerprint, Message, Reset, Tokens
+from spanfuse_schemas.call import Action, Call, CallBatch, Drift, Fingerprint, Message, Reset, Tokens
 from spanfuse_schemas.charge import Charge
 from spanfuse_schemas.decision import Decision, LoopPrint
 from spanfuse_schemas.detection import Detection, Evidence
@@ -15,6 +15,7 @@ __all__ = [
     "Charge",
     "Decision",
     "Detection",
+    "Drift",
     "Evidence",
     "Fingerprint",
     "LoopPrint",

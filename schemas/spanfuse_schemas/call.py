@@ -109,6 +109,26 @@ class Tokens(Record):
     """Part of `output` spent on reasoning."""
 
 
+class Drift(Record):
+    """What the messages of one call say of drift, in numbers only. It is left out where there is nothing to say."""
+
+    marks: int = 0
+    """Kinds of marks, of five, of a passage in a tool result that gives instructions to the model."""
+    passage: int = 0
+    """Length of that passage, characters."""
+    traced: int = 0
+    """Specific things (addresses, ids, amounts, names) in the arguments of this call's tool calls that stand in that passage
+    and nowhere else."""
+    turn: int = 0
+    """Number of the user turn that is new in this call, from 1; 0: none is."""
+    chars: int = 0
+    """Its length as far as it is compared, characters."""
+    anchor: int = 0
+    """How much of its trigrams is in the first user turn, thousandths."""
+    recent: int = 0
+    """How much of its trigrams is in the user turn before it, thousandths."""
+
+
 class Call(Record):
     """One finished model call or tool execution, normalised from whatever dialect its span spoke."""
 
@@ -180,6 +200,8 @@ class Call(Record):
     """Tools that it called, one entry a call. For a tool execution, the tool."""
     output: Fingerprint | None = None
     """For a tool execution: its result."""
+    drift: Drift | None = None
+    """What its messages say of drift; none: nothing, or unknown."""
 
 
 class Reset(Record):

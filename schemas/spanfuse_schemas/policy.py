@@ -7,23 +7,12 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from spanfuse_schemas.detection import Mode
+from spanfuse_schemas.drift_rules import DriftRule, SafetyDrift
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
-
-
-class Settings(BaseModel):
-    """Settings that people write: unknown keys are errors, so that a typing mistake never silently changes nothing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
-
-
-class Rule(Settings):
-    """What every rule has."""
-
-    mode: Mode = "block"
-    """`off`; `shadow`: recorded, not carried out; `warn`: recorded; `nudge`: a text for the agent; `block`."""
+from spanfuse_schemas.rule import Rule, Settings
 
 
 class Repeat(Rule):
@@ -152,6 +141,10 @@ class Rules(Settings):
     """The first three on canonical text and SimHash; counts as theirs."""
     cycle: Cycle = Cycle()
     """Rounds of period 2 to 12."""
+    drift: DriftRule = DriftRule()
+    """The agent follows an instruction that stands in a tool result."""
+    safety_drift: SafetyDrift = SafetyDrift()
+    """A user turn far from the first ones."""
     velocity: Velocity = Velocity()
     """Model calls per minute."""
     errors: Errors = Errors()

@@ -57,9 +57,13 @@ def test_the_defaults_in_the_table_are_those_of_the_policy() -> None:
     assert _numbers(ROWS["breaker"]) == {rules.breaker.cooldown_s, rules.breaker.max_cooldown_s}
     assert rules.budget_session.limit_usd is None
     assert rules.limits.model_fields_set == set()
-    warned = {name for name, row in ROWS.items() if row.startswith("warn")}
-    assert warned == {"velocity"}
-    assert rules.velocity.mode == "warn"
+    assert _numbers(ROWS["drift"]) == {rules.drift.min_marks, 5}
+    modes = {name: getattr(rules, name.replace(".", "_")) for name in ROWS}
+    for word in ("warn", "off"):
+        rows = {
+            name for name, row in ROWS.items() if row.split(",")[0].split(" ")[0] == word and "until set" not in row
+        }
+        assert rows == {name for name, rule in modes.items() if getattr(rule, "mode", "") == word}
 
 
 def test_the_configuration_shown_is_valid(tmp_path: Path) -> None:

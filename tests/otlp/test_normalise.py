@@ -75,6 +75,7 @@ def test_a_model_call_is_read_whole() -> None:
         "answered": ("weather",),
         "called": (),
         "output": None,
+        "drift": None,
     }
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
 
-from spanfuse_schemas.policy import Settings
+from spanfuse_schemas.rule import Settings
 
 
 def without_nulls(model: type[BaseModel]) -> Callable[[Any], Any]:

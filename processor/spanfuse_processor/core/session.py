@@ -8,6 +8,7 @@ import msgpack
 
 from spanfuse_processor.core.seen import SeenSpans
 from spanfuse_processor.core.steps import Steps
+from spanfuse_processor.core.strayed import Strayed
 from spanfuse_processor.errors import StateError
 from spanfuse_schemas import Decision
 
@@ -59,7 +60,7 @@ class Velocity:
         """End of the last call counted, to tell parallel siblings."""
 
 
-RECORDS: Final[dict[str, type[Any]]] = {"velocity": Velocity}
+RECORDS: Final[dict[str, type[Any]]] = {"strayed": Strayed, "velocity": Velocity}
 """What single rules remember, by the name of its slot in `SessionState`: a class of plain fields. It is none, and takes no
 room, until its rule makes one."""
 
@@ -93,6 +94,7 @@ class SessionState:
         "prompts",
         "seen",
         "steps",
+        "strayed",
         "tokens",
         "tool_actions",
         "tool_spans",
@@ -127,6 +129,7 @@ class SessionState:
         self.errors: list[int] = []
         """Ends of the last provider failures."""
         self.velocity: Velocity | None = None
+        self.strayed: Strayed | None = None
         self.fired: dict[str, int] = {}
         """When each rule and action last fired: a detection is told once, not once a call."""
         self.decision: Decision | None = None

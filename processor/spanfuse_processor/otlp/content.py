@@ -9,10 +9,11 @@ from typing import Any, Final
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, MAX_ITEMS, Prints, read_actions, read_messages
 from spanfuse.texts import is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
+from spanfuse_processor.otlp.drift import sketch
 from spanfuse_processor.otlp.failure import error_message
 from spanfuse_processor.otlp.span import Span
 from spanfuse_processor.otlp.values import find, load_json, name
-from spanfuse_schemas import Action, Fingerprint
+from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.names import normal_name
@@ -46,6 +47,7 @@ class Content:
             "action": action_print(prints.actions),
             "called": tuple(a.tool for a in prints.actions if a.tool),
             "output": prints.output,
+            "drift": prints.drift,
         }
 
 
@@ -90,7 +92,20 @@ def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Conte
     if isinstance(messages, Cut):
         counters["content_truncated"] += 1
     actions = () if reply is None else (Action(print=Fingerprint()),) if isinstance(reply, Cut) else read_actions(reply)
-    return Content("content", _with_input(messages, _few(actions)), messages, reply)
+    prints = _with_input(messages, _few(actions))
+    drift = _drift(span, messages, reply, counters)
+    return Content("content", prints if drift is None else prints.model_copy(update={"drift": drift}), messages, reply)
+
+
+def _drift(span: Span, messages: Messages, reply: Messages, counters: Counter[str]) -> Drift | None:
+    """What cannot be told is unknown, which is no drift: a call counts with or without it."""
+    if messages is None or isinstance(messages, Cut) or isinstance(reply, Cut):
+        return None
+    try:
+        return sketch(messages, reply, span.attributes.get("gen_ai.system_instructions"))
+    except Exception:
+        counters["drift_unknown"] += 1
+        return None
 
 
 def _with_input(messages: Messages, actions: tuple[Action, ...]) -> Prints:

@@ -8,8 +8,9 @@ A tool result is data. A passage of it that speaks to the model has marks that d
 - it *imitates* the markup that tells roles and instructions apart;
 - it *hides*: somebody is not to be told or asked.
 
-One kind alone is ordinary (documentation says "you", logs say "system message"), two close together are not: of 4,000
-texts that agents at work were shown, 70 had one kind and none had two. The marks are English, those of markup aside.
+One kind alone is ordinary (documentation addresses its reader, requests speak of the user), two close together are not: of
+4,400 texts that agents at work were shown, 57 had one kind and none had two. The marks are English but for markup, and for
+orders to ignore earlier instructions.
 """
 
 from __future__ import annotations

@@ -13,12 +13,14 @@ from typing import Final
 from spanfuse_processor.core.detectors import (
     budget_session,
     cycle,
+    drift,
     errors,
     limits,
     repeat_action,
     repeat_error,
     repeat_no_progress,
     repeat_prompt,
+    safety_drift,
     velocity,
 )
 from spanfuse_processor.core.finding import Finding
@@ -36,5 +38,7 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     repeat_error.detect,
     cycle.detect,
     repeat_action.detect,
+    drift.detect,
+    safety_drift.detect,
     velocity.detect,
 )
