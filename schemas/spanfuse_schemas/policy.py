@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from spanfuse_schemas.detection import Mode
 from spanfuse_schemas.drift_rules import DriftRule, SafetyDrift
+from spanfuse_schemas.pace_rules import Context, SpendCreep, SpendIdle, Velocity, VelocityBurn, VelocityCost
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 from spanfuse_schemas.rule import Rule, Settings
 
@@ -75,19 +76,6 @@ class Cycle(Rule):
     """Longest period looked for, steps."""
 
 
-class Velocity(Rule):
-    """`velocity`: model calls per minute against the session's own baseline."""
-
-    mode: Mode = "warn"
-    """Default `warn`: speed alone is no proof of a loop."""
-    factor: float = Field(default=5, gt=1)
-    """Multiple of the baseline (median of the closed minutes with calls) that fires."""
-    floor_per_min: int = Field(default=30, ge=1)
-    """Never fires below this, calls per minute."""
-    ceiling_per_min: int = Field(default=240, ge=1)
-    """Always fires above this, calls per minute, whatever the baseline."""
-
-
 class Errors(Rule):
     """`errors`: provider failures (429, 5xx, time-outs) within a window."""
 
@@ -147,6 +135,16 @@ class Rules(Settings):
     """A user turn far from the first ones."""
     velocity: Velocity = Velocity()
     """Model calls per minute."""
+    velocity_cost: VelocityCost = Field(default=VelocityCost(), alias="velocity.cost")
+    """Money per minute."""
+    velocity_burn: VelocityBurn = Field(default=VelocityBurn(), alias="velocity.burn")
+    """The same large context again and again, and nothing comes of it."""
+    spend_idle: SpendIdle = Field(default=SpendIdle(), alias="spend.idle")
+    """An idle agent that is woken for nothing."""
+    spend_creep: SpendCreep = Field(default=SpendCreep(), alias="spend.creep")
+    """Calls that cost more and more."""
+    context: Context = Context()
+    """The model's context window."""
     errors: Errors = Errors()
     """Provider failures."""
     limits: Limits = Limits()

@@ -53,6 +53,12 @@ def test_the_defaults_in_the_table_are_those_of_the_policy() -> None:
     assert _numbers(ROWS["cycle"]) == {rules.cycle.rounds, rules.cycle.action_rounds}
     velocity = rules.velocity
     assert _numbers(ROWS["velocity"]) == {velocity.factor, velocity.floor_per_min, velocity.ceiling_per_min}
+    cost, creep, context = rules.velocity_cost, rules.spend_creep, rules.context
+    assert _numbers(ROWS["velocity.cost"]) == {cost.factor, cost.floor_usd_per_min, cost.ceiling_usd_per_min}
+    assert _numbers(ROWS["velocity.burn"]) == {rules.velocity_burn.count, rules.velocity_burn.min_input_tokens / 1000}
+    assert _numbers(ROWS["spend.idle"]) == {rules.spend_idle.count, rules.spend_idle.min_pause_s}
+    assert _numbers(ROWS["spend.creep"]) == {creep.factor, creep.first_calls, creep.floor_usd * 100}
+    assert _numbers(ROWS["context"]) == {100 * at for at in (context.warning_at, context.error_at, context.blocking_at)}
     assert _numbers(ROWS["errors"]) == {rules.errors.count, rules.errors.window_s}
     assert _numbers(ROWS["breaker"]) == {rules.breaker.cooldown_s, rules.breaker.max_cooldown_s}
     assert rules.budget_session.limit_usd is None

@@ -12,7 +12,7 @@ from spanfuse.messages import read_messages
 from spanfuse.texts import looks_failed
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
-from spanfuse_schemas import Action, Call, Decision, Detection, Policy
+from spanfuse_schemas import Action, Call, Decision, Detection, Policy, Rules
 from spanfuse_schemas.fingerprint import action_print, fingerprint
 
 START_NS = 1_750_000_000 * 10**9
@@ -23,8 +23,8 @@ _ids = itertools.count(1)
 
 def policy(**rules: dict[str, Any]) -> Policy:
     """A policy in enforce mode; keyword `repeat_prompt={…}` for the rule `repeat.prompt`."""
-    names = {"budget_session": "budget.session"}
-    named = {names.get(k, k.replace("repeat_", "repeat.")): v for k, v in rules.items()}
+    aliases = {name: field.alias or name for name, field in Rules.model_fields.items()}
+    named = {aliases[name]: settings for name, settings in rules.items()}
     return Policy.model_validate({"mode": "enforce", "rules": named})
 
 

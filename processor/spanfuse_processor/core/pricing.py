@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -221,6 +222,19 @@ def _table(provider: str, model: str) -> tuple[Rates, ...] | None:
         if found:
             return found
     return None
+
+
+@lru_cache(maxsize=MAX_KNOWN)
+def context_window(provider: str, model: str) -> int:
+    """Input tokens that a model takes, from genai-prices' bundled table; 0 where it does not know."""
+    for provider_id, name in _candidates(provider.lower(), model.lower()) if model else ():
+        try:
+            _, info = data_snapshot.get_snapshot().find_provider_model(name, None, provider_id, None)
+        except LookupError:
+            continue
+        if info.context_window:
+            return info.context_window
+    return 0
 
 
 def _all_rates(prices: Any) -> tuple[Rates, ...]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgpack
 
+from spanfuse_processor.core.pace import Burn, ContextTiers, Creep, Failures, Idle, Minutes, Velocity
 from spanfuse_processor.core.seen import SeenSpans
 from spanfuse_processor.core.steps import Steps
 from spanfuse_processor.core.strayed import Strayed
@@ -16,7 +17,6 @@ STATE_VERSION: Final = 2
 MAX_LANES: Final = 8
 MAX_TOOLS: Final = 32
 MAX_ERRORS: Final = 64
-MAX_BASELINE: Final = 10
 OTHER: Final = "*"
 
 
@@ -45,22 +45,16 @@ class PromptRun:
         """`novel` when the last prompt was seen."""
 
 
-class Velocity:
-    """Model calls by minute of event time."""
-
-    __slots__ = ("baseline", "current", "minute", "parent", "previous", "until_ns")
-
-    def __init__(self) -> None:
-        self.minute = 0
-        self.current = self.previous = 0
-        self.baseline: list[int] = []
-        """Calls in the last closed minutes that had any."""
-        self.parent = 0
-        self.until_ns = 0
-        """End of the last call counted, to tell parallel siblings."""
-
-
-RECORDS: Final[dict[str, type[Any]]] = {"strayed": Strayed, "velocity": Velocity}
+RECORDS: Final[dict[str, type[Any]]] = {
+    "strayed": Strayed,
+    "velocity": Velocity,
+    "velocity_cost": Minutes,
+    "velocity_burn": Burn,
+    "spend_idle": Idle,
+    "spend_creep": Creep,
+    "context": ContextTiers,
+    "failures": Failures,
+}
 """What single rules remember, by the name of its slot in `SessionState`: a class of plain fields. It is none, and takes no
 room, until its rule makes one."""
 
@@ -80,11 +74,13 @@ class SessionState:
 
     __slots__ = (
         "awaited", "calls",
+        "context",
         "cooldown_s",
         "cost_nano_usd",
         "decision",
         "epoch",
         "errors",
+        "failures",
         "fired",
         "first_ns",
         "key",
@@ -93,6 +89,8 @@ class SessionState:
         "open_tools",
         "prompts",
         "seen",
+        "spend_creep",
+        "spend_idle",
         "steps",
         "strayed",
         "tokens",
@@ -100,6 +98,8 @@ class SessionState:
         "tool_spans",
         "tools",
         "velocity",
+        "velocity_burn",
+        "velocity_cost",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
@@ -128,7 +128,13 @@ class SessionState:
         """Tool executions seen as spans, by tool."""
         self.errors: list[int] = []
         """Ends of the last provider failures."""
+        self.failures: Failures | None = None
         self.velocity: Velocity | None = None
+        self.velocity_cost: Minutes | None = None
+        self.velocity_burn: Burn | None = None
+        self.spend_idle: Idle | None = None
+        self.spend_creep: Creep | None = None
+        self.context: ContextTiers | None = None
         self.strayed: Strayed | None = None
         self.fired: dict[str, int] = {}
         """When each rule and action last fired: a detection is told once, not once a call."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from spanfuse_processor.core.detectors import (
     budget_session,
+    context,
     cycle,
     drift,
     errors,
@@ -21,7 +22,11 @@ from spanfuse_processor.core.detectors import (
     repeat_no_progress,
     repeat_prompt,
     safety_drift,
+    spend_creep,
+    spend_idle,
     velocity,
+    velocity_burn,
+    velocity_cost,
 )
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.session import SessionState
@@ -41,4 +46,9 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     drift.detect,
     safety_drift.detect,
     velocity.detect,
+    velocity_cost.detect,
+    velocity_burn.detect,
+    spend_idle.detect,
+    spend_creep.detect,
+    context.detect,
 )

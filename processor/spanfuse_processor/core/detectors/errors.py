@@ -1,19 +1,24 @@
 """errors: provider failures (429, 5xx, time-outs) within a window open the breaker for its cooldown.
 
-These are no loops: the agent asks again because nobody answered. Client errors (other 4xx) do not count.
+These are no loops: the agent asks again because nobody answered. Client errors (other 4xx) do not count. Siblings of one
+parent that were in flight together fail together, and once: a fan-out that meets a rate limit is no storm, its retries are.
 """
 
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.pace import Failures
 from spanfuse_processor.core.session import MAX_ERRORS, SessionState
 from spanfuse_processor.core.turn import Turn, number
+from spanfuse_schemas import Call
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Remember a failure, and count those of the window."""
     call = turn.call
     if call.kind != "llm" or call.error_class != "provider":
+        return None
+    if _in_flight(session, call):
         return None
     rule = turn.rules.errors
     since = call.end_ns - int(rule.window_s * 1e9)
@@ -37,3 +42,16 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
             unit="failures",
         ),
     )
+
+
+def _in_flight(session: SessionState, call: Call) -> bool:
+    """Whether a sibling that was in flight with this call failed before it; else remember this one."""
+    parent = number(call.parent_span_id)
+    if not parent:
+        return False
+    last = session.failures
+    if last is not None and last.parent == parent and call.start_ns < last.end_ns:
+        return True
+    last = session.failures = Failures()
+    last.parent, last.end_ns = parent, call.end_ns
+    return False
