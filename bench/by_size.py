@@ -6,6 +6,7 @@ agent's process does both at once, and saves the reading of the span, which `ben
 
 from __future__ import annotations
 
+import hashlib
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -32,48 +33,42 @@ PEERS: Final = {
 
 TIMEOUT_S: Final = 300
 
+VERSUS: Final = "sha256 of 2,000 bytes"
 
-def run(baseline: float, versus: str) -> Iterator[Figure | Unmeasured]:
-    """For each length: ours, then the peers where they can be run.
 
-    Args:
-        baseline: microseconds of the baseline.
-        versus: what the baseline is.
-    """
+def run() -> Iterator[Figure | Unmeasured]:
+    """For each length: ours, then the peers where they can be run."""
     theirs = {peer: _theirs(peer) for peer in PEERS}
     for n, size in enumerate(SIZES):
-        at = f"{size:,} characters"
-        yield Figure(
-            f"core step, {at}",
-            median_us(partial(_hot_path, fingerprint=False), size),
-            "us/call",
-            baseline,
-            versus,
-            "< 30",
-        )
-        yield Figure(
-            f"fingerprint + core step, {at}",
-            median_us(partial(_hot_path, fingerprint=True), size),
-            "us/call",
-            baseline,
-            versus,
-        )
+        at, baseline = f"{size:,} characters", median_us(_sha256, 2_000)
+
+        def figure(name: str, us: float, aim: str = "", at: str = at, baseline: float = baseline) -> Figure:
+            return Figure(f"{name}, {at}", us, "us/call", baseline, VERSUS, aim)
+
+        yield figure("core step", median_us(partial(_agent, whole=False), size), "< 30")
+        yield figure("fingerprint + core step", median_us(partial(_agent, whole=True), size))
         for peer, what in PEERS.items():
-            name, found = f"{peer} {environment.PINS[peer]} {what}, {at}", theirs[peer]
-            yield (
-                Unmeasured(name, found)
-                if isinstance(found, str)
-                else Figure(name, found[n], "us/call", baseline, versus)
-            )
+            name, found = f"{peer} {environment.PINS[peer]} {what}", theirs[peer]
+            yield Unmeasured(f"{name}, {at}", found) if isinstance(found, str) else figure(name, found[n])
 
 
-def _hot_path(texts: list[str], *, fingerprint: bool) -> Callable[[], None]:
+def _sha256(texts: list[str]) -> Callable[[], None]:
+    data = [text.encode() for text in texts]
+
+    def hash_all() -> None:
+        for text in data:
+            hashlib.sha256(text).digest()
+
+    return hash_all
+
+
+def _agent(texts: list[str], *, whole: bool) -> Callable[[], None]:
     calls = [_call(n, _prints(text)) for n, text in enumerate(texts)]
 
     def agent() -> None:
         pipeline, state = Pipeline(Policy(mode="enforce")), SessionState("s")
         for call, text in zip(calls, texts, strict=True):
-            if fingerprint:
+            if whole:
                 _prints(text)
             pipeline.step(state, call)
 

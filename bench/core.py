@@ -77,7 +77,7 @@ def run() -> Iterator[Figure | Unmeasured]:
     """All figures of the core."""
     sha = _sha256() * 1e6
     versus = "sha256 of 2,000 bytes"
-    yield from by_size.run(sha, versus)
+    yield from by_size.run()
     yield from fleet.run(calls(2))
     yield from _states()
     yield from _flows(sha, versus)

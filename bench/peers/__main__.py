@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -39,7 +40,7 @@ def _results(systems: list[str], paths: list[Path]) -> dict[str, dict[str, Verdi
     for system in systems:
         try:
             results[f"{system} {environment.PINS[system]}" if system != OURS else system] = _run(system, paths)
-        except (environment.NoPeers, Died) as error:
+        except (environment.NoPeers, Died, subprocess.SubprocessError) as error:
             print(f"{system}: left out: {error}", file=sys.stderr)
     return results
 

@@ -6,7 +6,7 @@ import json
 import sqlite3
 import zlib
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -63,19 +63,21 @@ class Sessions:
 
 @contextmanager
 def read(path: Path) -> Iterator[Sessions]:
-    """The sessions of one file, for as long as the context lasts."""
+    """The sessions of one file, for as long as the context lasts; of a file that ends early, those up to there."""
     with closing(sqlite3.connect("")) as file:  # SQLite's name for a private temporary database
         sessions, normaliser = Sessions(file), Normaliser(Prices())
-        for recorded in requests(path):
-            try:
-                spans = decode(recorded.data or b"", recorded.encoding)
-            except DecodeError:
-                continue
-            known = {(span.trace_id, span.span_id): span for span in spans}
-            for counted in normaliser.batch(spans, max((span.end_ns for span in spans), default=0)).calls:
-                if counted.kind == "llm":
-                    sessions.add(counted, _call(counted, known[counted.trace_id, counted.span_id]))
+        with suppress(OSError, EOFError, zlib.error):
+            for recorded in requests(path):
+                with suppress(DecodeError):
+                    _add(sessions, normaliser, decode(recorded.data or b"", recorded.encoding))
         yield sessions
+
+
+def _add(sessions: Sessions, normaliser: Normaliser, spans: list[Span]) -> None:
+    known = {(span.trace_id, span.span_id): span for span in spans}
+    for counted in normaliser.batch(spans, max((span.end_ns for span in spans), default=0)).calls:
+        if counted.kind == "llm":
+            sessions.add(counted, _call(counted, known[counted.trace_id, counted.span_id]))
 
 
 def _call(counted: Counted, span: Span) -> dict[str, Any]:

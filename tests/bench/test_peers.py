@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +11,17 @@ from typing import Any
 
 import pytest
 
+from bench import by_size, fleet
+from bench.core import calls
 from bench.peers import __main__ as command
+from bench.peers import environment
 from bench.peers.adapter import Adapter, Died, Verdicts, ask
 from bench.peers.messages import chat, steps
 from bench.peers.protocol import Call, Step, before_each_call, median_us, texts
 from bench.peers.score import Label, Score, load_labels, score, stopped
 from bench.peers.sessions import name_of, read, recordings
 from bench.peers.table import as_markdown, as_text, notes, rows
+from bench.report import Figure, Unmeasured
 from tests.support.recorded import chat_span, healthy, repeater, request, write_lines
 
 FAKE = """
@@ -30,6 +35,8 @@ for line in sys.stdin:
     print(json.dumps({"refused": again[0] if again else None}), flush=True)
 """
 """An adapter that refuses the first text that comes again, and dies of one."""
+NOISE = random.Random(1).randbytes(100_000).hex()
+"""Longer than what an inflater reads ahead."""
 
 
 @pytest.fixture
@@ -71,6 +78,12 @@ def test_sessions_are_those_of_a_replay(tmp_path: Path) -> None:
 def test_a_span_delivered_twice_is_one_call(tmp_path: Path) -> None:
     found = sessions_of(write_lines(tmp_path / "r.otlp.jsonl", ["garbage", *repeater(3), *repeater(3)]))
     assert len(found["s"]) == 3
+
+
+def test_a_file_that_ends_early_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "r.otlp.jsonl.gz", [*repeater(3), request(chat_span(9, [("user", NOISE)]))])
+    path.write_bytes(path.read_bytes()[:-100])
+    assert len(sessions_of(path)["s"]) == 3
 
 
 def test_what_a_reply_did_comes_with_what_the_next_call_says_of_it(tmp_path: Path) -> None:
@@ -272,7 +285,51 @@ def test_our_own_row_is_that_of_spanfuse_replay(tmp_path: Path, capsys: pytest.C
     assert json.loads(verdicts.read_text())["spanfuse"]["r"]["refused"] == {"s": 3, "h": None}
 
 
+def test_a_system_that_cannot_be_run_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def offline() -> Path:
+        raise environment.NoPeers("no network")
+
+    monkeypatch.setattr(environment, "python", offline)
+    write_lines(tmp_path / "r.otlp.jsonl", repeater(2))
+    assert command.main([str(tmp_path), "--only", "looplet"]) == 1
+    assert "looplet: left out: no network" in capsys.readouterr().err
+
+
 def test_a_folder_without_recordings_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(SystemExit) as stopped_with:
         command.main([str(tmp_path)])
     assert stopped_with.value.code == 2
+
+
+def test_a_peer_that_cannot_be_installed_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "PINS", {"no such name": "1"})
+    with pytest.raises(environment.NoPeers, match="no such name"):
+        environment.python(tmp_path / "peers")
+
+
+def test_the_cost_by_size_has_a_row_for_each_peer_even_where_none_can_be_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def offline() -> Path:
+        raise environment.NoPeers("no network")
+
+    monkeypatch.setattr(environment, "python", offline)
+    monkeypatch.setattr(by_size, "SIZES", (200,))
+    found = list(by_size.run())
+    assert [type(figure) for figure in found] == [Figure] * 2 + [Unmeasured] * len(environment.PINS)
+    assert "not measured: the peers cannot be installed: no network" in str(found[-1])
+
+
+def test_a_fleet_keeps_a_bounded_number_of_states_and_goes_on_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in {"SESSIONS": 600, "PART": 300, "CHUNK": 100, "RETURN_AFTER": 50, "LIVE": 20, "KEPT": 100}.items():
+        monkeypatch.setattr(fleet, name, size)
+    first, last, memory = fleet.run(calls(2))
+    assert first.value > 0
+    assert last.baseline == first.value
+    assert memory.unit == "MiB"
+    states = fleet.States()
+    for number in range(200):
+        states.get(f"s{number}").calls = 1
+    assert states.get("s150").calls == 1
+    assert states.get("s0").calls == 0
+    assert states.restored == 1
