@@ -26,8 +26,8 @@ MAX_MESSAGES: Final = 64
 """Messages among which they are looked for, the newest."""
 MAX_ARGUMENT_CHARS: Final = 256
 """Longer arguments are content (a mail that quotes a page, a file), not what the call acts on."""
-MIN_VALUE_CHARS: Final = 4
-"""Shorter arguments that are no address, id or number stand in any text."""
+MIN_NAME_CHARS: Final = 6
+"""Shorter arguments of several words stand in any text."""
 MAX_ARGUMENTS: Final = 256
 """Arguments looked at."""
 TURN_CHARS: Final = 512
@@ -84,28 +84,35 @@ def _led(messages: Sequence[Any], reply: Iterable[Any], system: Any) -> dict[str
     told = [_passages(result) for result in results]
     if not any(told):
         return {}
-    inside, outside = [], [folded("\n".join(_said(messages, system)))]
+    inside: list[tuple[str, int]] = []
+    outside = [folded("\n".join(_said(messages, system)), whole=True)]
     for result, found in zip(results, told, strict=True):
         text, end = folded(result), 0
         for one in found:
-            inside.append(text[one.start : one.end])
+            inside.append((text[one.start : one.end], one.marks))
             outside.append(text[end : one.start])
             end = one.end
         outside.append(text[end:])
-    traced = _traced(arguments, inside, " ".join(outside))
-    if not traced:
-        return {}
-    marks = max(one.marks for found in told for one in found)
-    return {"marks": marks, "passage": max(map(len, inside)), "traced": len(traced)}
+    return _traced(arguments, inside, " ".join(outside))
 
 
-def _traced(arguments: Iterable[str], inside: list[str], outside: str) -> set[str]:
-    """What is specific in the arguments and stands inside the passages only."""
-    found: set[str] = set()
-    for value in map(folded, arguments):
-        specific = {token for token in _TOKEN.findall(value) if _SPECIFIC.search(token)}
-        found |= specific or ({value} if len(value) >= MIN_VALUE_CHARS else set())
-    return {one for one in found if any(one in text for text in inside) and one not in outside}
+def _traced(arguments: Iterable[str], inside: list[tuple[str, int]], outside: str) -> dict[str, int]:
+    """What is specific in the arguments and stands in a passage, but not outside; and the passage with the most marks that
+    holds some of it."""
+    traced, marks, length = set(), 0, 0
+    for one in {one for value in arguments for one in _specific(folded(value)) if one not in outside}:
+        word = re.compile(rf"(?<!\w){re.escape(one)}(?!\w)")
+        for text, kinds in inside:
+            if word.search(text):
+                traced.add(one)
+                marks, length = max((marks, length), (kinds, len(text)))
+    return {"marks": marks, "passage": length, "traced": len(traced)} if traced else {}
+
+
+def _specific(value: str) -> Iterable[str]:
+    """The addresses, ids and numbers in an argument; one without any is a name where it has several words."""
+    found = {token for token in _TOKEN.findall(value) if _SPECIFIC.search(token)}
+    return found or ((value,) if " " in value and len(value) >= MIN_NAME_CHARS else ())
 
 
 def _passages(text: str) -> tuple[Passage, ...]:
@@ -190,10 +197,12 @@ def _leaves(value: Any, depth: int = 0, *, parse: bool = True) -> Iterator[str]:
 
 
 def _said(messages: Sequence[Any], system: Any) -> Iterator[str]:
-    """What the user and the system said."""
+    """What the user and the system said; and what the model told the user, who then spoke: a "go ahead" means that."""
     yield from _leaves(system)
-    for item in messages:
-        if _role(item) in ("user", "system"):
+    for i, item in enumerate(messages):
+        role = _role(item)
+        answered = role == "assistant" and i + 1 < len(messages) and _role(messages[i + 1]) == "user"
+        if role == "user" or role == "system" or (answered and not _calls(mapping_of(item))):
             yield _text(item)
 
 

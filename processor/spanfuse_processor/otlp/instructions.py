@@ -141,10 +141,10 @@ class Passage(NamedTuple):
     """Kinds of marks in it, 1 to 5."""
 
 
-def folded(text: str) -> str:
-    """The part of a text that is looked at, in lower case, its white space folded: that of JSON within JSON too."""
+def folded(text: str, *, whole: bool = False) -> str:
+    """What is looked at of a text, or the whole, in lower case and with white space folded, that of JSON in JSON too."""
     half = MAX_CHARS // 2
-    text = (text if len(text) <= MAX_CHARS else f"{text[:half]}\n{text[-half:]}").lower()
+    text = (text if whole or len(text) <= MAX_CHARS else f"{text[:half]}\n{text[-half:]}").lower()
     return " ".join((text.replace("\\n", " ") if "\\n" in text else text).split())
 
 
