@@ -88,6 +88,12 @@ def test_a_minute_that_reached_its_limit_adds_the_usual_to_the_baseline() -> Non
     assert session.velocity.baseline == [1, 1, 1, 1, 29]
 
 
+def test_the_baseline_is_of_the_last_ten_minutes() -> None:
+    session = play(c for m in range(13) for c in even(m + 1, m)).session
+    assert session.velocity is not None
+    assert session.velocity.baseline == list(range(3, 13))
+
+
 def test_a_pace_that_stays_under_the_limit_becomes_the_usual() -> None:
     calls = [*steady(10, 3), *(c for m in range(4, 24) for c in even(45, m))]
     assert not velocity([*calls, *burst(200, minute=40)])
