@@ -1,7 +1,7 @@
 """The wire contracts of spanfuse: what travels in its topics, and how it is read."""
 
 from spanfuse_schemas.call import Action, Call, CallBatch, Drift, Fingerprint, Message, Reset, Tokens
-from spanfuse_schemas.charge import Charge
+from spanfuse_schemas.charge import Charge, ChargeBatch, Grown
 from spanfuse_schemas.decision import Decision, LoopPrint
 from spanfuse_schemas.detection import Detection, Evidence
 from spanfuse_schemas.policy import Override, Policy, Rules
@@ -13,11 +13,13 @@ __all__ = [
     "Call",
     "CallBatch",
     "Charge",
+    "ChargeBatch",
     "Decision",
     "Detection",
     "Drift",
     "Evidence",
     "Fingerprint",
+    "Grown",
     "LoopPrint",
     "Message",
     "Override",

@@ -51,7 +51,9 @@ class Detection(Record):
     mode: Mode
     """Mode of the rule; in `shadow` the action is recorded and not carried out."""
     session: str
-    """Session concerned."""
+    """Session concerned; empty where the rule judges a scope that many share."""
+    scope: str = ""
+    """For such a rule: the scope, such as `agent:research`; empty for the others."""
     agent: str = ""
     """Agent of the call on which the rule fired."""
     user: str = ""
@@ -61,7 +63,8 @@ class Detection(Record):
     model: str = ""
     """Model of that call."""
     call: int
-    """0-based index, within the session, of the model call on which (or after which) the rule fired."""
+    """0-based index, within the session, of the model call on which (or after which) the rule fired; of a scope, how many calls
+    of it had been counted before."""
     at_ns: int
     """Event time, nanoseconds since the Unix epoch."""
     message: str

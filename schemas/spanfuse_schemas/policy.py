@@ -14,6 +14,7 @@ from spanfuse_schemas.drift_rules import DriftRule, SafetyDrift
 from spanfuse_schemas.pace_rules import Context, SpendCreep, SpendIdle, Velocity, VelocityBurn, VelocityCost
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 from spanfuse_schemas.rule import Rule, Settings
+from spanfuse_schemas.scope_rules import Adaptive, AgentBreaker, Fanout, Handoffs, Retries
 
 
 class Repeat(Rule):
@@ -151,6 +152,16 @@ class Rules(Settings):
     """Absolute caps."""
     budget_session: SessionBudget = Field(default=SessionBudget(), alias="budget.session")
     """Money per session."""
+    handoffs: Handoffs = Handoffs()
+    """Agents of a session take turns, and only talk."""
+    agent_breaker: AgentBreaker = Field(default=AgentBreaker(), alias="agent.breaker")
+    """Many sessions of one agent were stopped."""
+    fanout: Fanout = Fanout()
+    """Agents multiply within a trace."""
+    retries: Retries = Retries()
+    """Provider failures of many sessions together."""
+    adaptive: Adaptive = Adaptive()
+    """Sessions far larger than usual."""
     breaker: Breaker = Breaker()
     """Cooldown and probes."""
 

@@ -49,14 +49,14 @@ TOPICS: Final[tuple[Topic, ...]] = (
     ),
     Topic(
         name=DETECTIONS,
-        key="session",
+        key="session, else scope",
         value="Detection",
         config={"cleanup.policy": "delete", "retention.ms": _WEEK_MS},
     ),
     Topic(
         name=CHARGES,
-        key="scope",
-        value="Charge",
+        key="none; the partition is `partition_of(scope)`",
+        value="ChargeBatch",
         config={"cleanup.policy": "delete", "retention.ms": _WEEK_MS},
     ),
     Topic(

@@ -50,6 +50,12 @@ class FakeProcessor:
         self._answer("detections", limit)
         return [b'{"rule":"cycle"}', b'{"rule":"near"}']
 
+    def agents(self) -> list[dict[str, Any]]:
+        return [{"agent": "a", "calls": 3}]
+
+    def models(self) -> list[dict[str, Any]]:
+        return [{"model": "m", "calls": 3}]
+
     def reset(self, key: str, actor: str) -> Decision | None:
         self._answer("reset", key, actor)
         return OPEN.model_copy(update={"state": "closed", "action": "allow", "epoch": 4}) if key == OPEN.key else None
@@ -158,3 +164,10 @@ async def test_errors_are_json(api: Api) -> None:
 async def test_what_nobody_foresaw_is_a_500_without_details(api: Api) -> None:
     api.host.status = lambda: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     assert await api("GET", "/v1/status") == (500, {"error": "unexpected: ZeroDivisionError"})
+
+
+@in_loop
+async def test_agents_and_models_are_listed() -> None:
+    api = Api()
+    assert await api("GET", "/v1/agents") == (200, {"agents": [{"agent": "a", "calls": 3}]})
+    assert await api("GET", "/v1/models") == (200, {"models": [{"model": "m", "calls": 3}]})

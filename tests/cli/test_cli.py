@@ -60,7 +60,7 @@ def test_it_runs_as_a_module() -> None:
         ["reset", "checkout-42"],
         ["reset", "planet:earth"],
         ["reset", "session:"],
-        ["reset", "agent:a", "--brokers", "127.0.0.1:1"],
+        ["reset", "model:m", "--brokers", "127.0.0.1:1"],
         ["worker"],
         ["validate"],
         ["topics", "create"],

@@ -88,7 +88,7 @@ def test_the_third_useless_call_opens_the_breaker_and_it_is_told_at_once(host: H
 def test_a_healthy_agent_is_left_alone(host: Host) -> None:
     host.send(*healthy(8))
     assert host.blocked() == []
-    assert host.counts() == {"requests": 8, "spans": 8, "calls": 8, "cost_nano_usd": 8 * 27_000}
+    assert host.counts() == {"requests": 8, "spans": 8, "calls": 8, "batches": 8, "cost_nano_usd": 8 * 27_000}
 
 
 def test_the_same_requests_again_change_nothing_but_the_count_of_duplicates(host: Host) -> None:
@@ -199,7 +199,7 @@ def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened
     with pytest.raises(UnavailableError):
         host.send(repeater(3)[2])
     with pytest.raises(UnavailableError):
-        host.engine.reset("s", "", START_NS)
+        host.engine.reset("session:s", "", START_NS)
     assert (host.engine.describe("s"), host.blocked(), told(listener)) == (before, [], [])
     monkeypatch.undo()
     host.send(repeater(3)[2])
@@ -254,7 +254,7 @@ def test_a_request_without_calls_is_taken(host: Host) -> None:
 def test_a_reset_closes_the_breaker_forgets_what_was_counted_and_is_stored(host: Host) -> None:
     host.send(*repeater(3))
     listener = host.hub.listen()
-    decision = host.engine.reset("s", "alice", START_NS)
+    decision = host.engine.reset("session:s", "alice", START_NS)
     assert decision is not None
     assert (decision.key, decision.state, decision.epoch) == ("session:s", "closed", 2)
     assert [(name, d["epoch"]) for name, d in told(listener)] == [("decision", 2)]
@@ -262,7 +262,7 @@ def test_a_reset_closes_the_breaker_forgets_what_was_counted_and_is_stored(host:
     described = host.engine.describe("s")
     assert described is not None
     assert (host.blocked(), described["calls"], described["cost_nano_usd"], described["epoch"]) == ([], 0, 0, 2)
-    assert host.engine.reset("unknown", "", START_NS) is None
+    assert host.engine.reset("session:unknown", "", START_NS) is None
 
 
 def test_idle_sessions_end_and_their_block_with_them(host: Host) -> None:

@@ -17,7 +17,7 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts import recordings
 from spanfuse_processor.hosts.replay import refused, replay_files
 from spanfuse_processor.hosts.replay_report import Report
-from spanfuse_processor.hosts.replay_states import Sessions
+from spanfuse_processor.hosts.replay_states import States
 from spanfuse_schemas import Call, Decision, Policy
 from tests.support.agents import llm
 from tests.support.recorded import SECOND, START_NS, chat_span, healthy, repeater, request, write_lines
@@ -46,7 +46,7 @@ def test_a_healthy_session_is_let_through_and_has_no_detections(tmp_path: Path) 
 
 def test_the_report_has_the_documented_shape(tmp_path: Path) -> None:
     report = replayed(write_lines(tmp_path / "r.jsonl", repeater(6))).to_dict()
-    assert set(report) == {"sessions", "coverage", "rules", "undecodable"}
+    assert set(report) == {"sessions", "coverage", "rules", "undecodable", "scopes", "agents", "models"}
     assert set(report["sessions"][0]) == {"session", "calls", "blocked_at", "rule", "cost_nano_usd", "detections"}
     detection = report["sessions"][0]["detections"][0]
     assert set(detection) == {"rule", "action", "mode", "call", "conditional", "message"}
@@ -157,7 +157,7 @@ def test_sessions_beyond_those_held_in_memory_go_on_where_they_were(tmp_path: Pa
 
 
 def test_a_spilled_state_comes_back_as_it_was() -> None:
-    states = Sessions(live=2)
+    states = States(SessionState, live=2)
     states.get("a").calls = 7
     for other in ("b", "c", "d"):
         states.get(other)

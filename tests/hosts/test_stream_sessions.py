@@ -17,10 +17,10 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import SpanfuseError, StateError
 from spanfuse_processor.hosts.stream.app import new_app
 from spanfuse_processor.hosts.stream.detect import Detector
-from spanfuse_processor.hosts.stream.expiry import Expiry
+from spanfuse_processor.hosts.stream.expiry import SessionExpiry
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.sessions import Sessions
-from spanfuse_processor.hosts.stream.table import SessionTable, Stored
+from spanfuse_processor.hosts.stream.table import StateTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
 from spanfuse_processor.telemetry import COUNTERS, FAMILIES
@@ -31,10 +31,10 @@ from tests.support.loops import in_loop
 
 
 @pytest.fixture
-def table() -> SessionTable:
+def table() -> StateTable:
     """The table of an app that is not started."""
     app: faust.App = new_app(KafkaSettings(), 4, lambda error: None)
-    return SessionTable.create(app, KafkaSettings(), 4)
+    return StateTable.create(app, KafkaSettings(), 4)
 
 
 def stored(offset: int, key: str = "s") -> bytes:
@@ -54,7 +54,7 @@ def test_a_stored_session_is_read_as_it_was_written() -> None:
         Stored.unpack(b"\xff" + whole.pack()[1:])
 
 
-def test_a_late_write_of_a_worker_that_had_lost_the_partition_undoes_nothing(table: SessionTable) -> None:
+def test_a_late_write_of_a_worker_that_had_lost_the_partition_undoes_nothing(table: StateTable) -> None:
     """Of two values of a session the one that has applied more wins, in whatever order they lie."""
     table.apply_records([record(b"s", stored(50)), record(b"s", stored(40))])
     assert Stored.unpack(table.fetch(b"s") or b"").offset == 50
@@ -62,13 +62,13 @@ def test_a_late_write_of_a_worker_that_had_lost_the_partition_undoes_nothing(tab
     assert Stored.unpack(table.fetch(b"s") or b"").offset == 60
 
 
-def test_a_tombstone_forgets_a_session(table: SessionTable) -> None:
+def test_a_tombstone_forgets_a_session(table: StateTable) -> None:
     table.apply_records([record(b"s", stored(50)), record(b"s", None)])
     assert table.fetch(b"s") is None
     assert list(table.entries()) == []
 
 
-def test_a_message_is_applied_to_a_session_once(table: SessionTable) -> None:
+def test_a_message_is_applied_to_a_session_once(table: StateTable) -> None:
     """Not again after a redelivery, whether the session is in memory or comes from the table."""
     sessions = Sessions(table, Counter())
     assert sessions.load("s", 1, 7) is not None
@@ -82,7 +82,7 @@ def test_a_message_is_applied_to_a_session_once(table: SessionTable) -> None:
     assert sessions.load("s", 1, 8) is not None
 
 
-def test_the_offset_of_a_session_never_falls(table: SessionTable) -> None:
+def test_the_offset_of_a_session_never_falls(table: StateTable) -> None:
     sessions = Sessions(table, Counter())
     sessions.load("s", 1, 9)
     sessions.touched("s", 9)
@@ -91,7 +91,7 @@ def test_the_offset_of_a_session_never_falls(table: SessionTable) -> None:
     assert (Stored.unpack(value or b"").offset, partition) == (9, 1)
 
 
-def test_memory_is_bounded_and_keeps_what_is_not_stored(table: SessionTable) -> None:
+def test_memory_is_bounded_and_keeps_what_is_not_stored(table: StateTable) -> None:
     """The longest silent go first; a session that waits to be stored stays."""
     sessions = Sessions(table, Counter(), max_live=2)
     for name in "abcd":
@@ -102,7 +102,7 @@ def test_memory_is_bounded_and_keeps_what_is_not_stored(table: SessionTable) -> 
     assert sorted(sessions._live) == ["a", "d"]
 
 
-def test_an_unreadable_state_is_counted_and_begun_afresh(table: SessionTable) -> None:
+def test_an_unreadable_state_is_counted_and_begun_afresh(table: StateTable) -> None:
     counters = Counter[str]()
     table.store(b"s", b"\xff\xff", 1)
     found = Sessions(table, counters).load("s", 1, 3)
@@ -111,7 +111,7 @@ def test_an_unreadable_state_is_counted_and_begun_afresh(table: SessionTable) ->
     assert counters["unreadable_sessions"] == 1
 
 
-def test_a_state_of_another_version_begins_anew_at_its_epoch_and_is_not_applied_twice(table: SessionTable) -> None:
+def test_a_state_of_another_version_begins_anew_at_its_epoch_and_is_not_applied_twice(table: StateTable) -> None:
     """Guards ignore what is not above the epoch that they know."""
     counters = Counter[str]()
     table.store(b"s", Stored(50, 7, 12, b"of another version").pack(), 1)
@@ -124,7 +124,7 @@ def test_a_state_of_another_version_begins_anew_at_its_epoch_and_is_not_applied_
 
 
 @pytest.mark.parametrize("field", ["cost_nano_usd", "last_ns", "epoch"])
-def test_a_state_that_cannot_be_stored_begins_anew_and_the_others_are_stored(table: SessionTable, field: str) -> None:
+def test_a_state_that_cannot_be_stored_begins_anew_and_the_others_are_stored(table: StateTable, field: str) -> None:
     """Numbers beyond 64 bits, which no snapshot takes; its epoch stays, as far as it can."""
     counters = Counter[str]()
     sessions = Sessions(table, counters)
@@ -165,7 +165,7 @@ class Outbox:
 class Bench:
     """A detector with its surroundings."""
 
-    def __init__(self, table: SessionTable) -> None:
+    def __init__(self, table: StateTable) -> None:
         self.outbox, self.counters = Outbox(), Counter[str]()
         self.sessions = Sessions(table, self.counters)
         outbox: Any = self.outbox
@@ -192,7 +192,7 @@ def looping(count: int) -> list[Call]:
 @in_loop
 async def test_outputs_come_before_states_and_states_before_commits() -> None:
     """So that a crash between any two repeats something, and loses nothing."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     await bench.take(0, *looping(4))
     assert bench.outbox.log[0] == CONTROL, "a decision waits for nothing"
     await bench.writeback.flush()
@@ -203,7 +203,7 @@ async def test_outputs_come_before_states_and_states_before_commits() -> None:
 @in_loop
 async def test_a_session_is_written_once_per_flush() -> None:
     """However many messages touched it."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     for offset in range(20):
         await bench.take(offset, prompt(f"question {offset}", at=offset, session="s"))
     await bench.writeback.flush()
@@ -215,7 +215,7 @@ async def test_a_session_is_written_once_per_flush() -> None:
 @in_loop
 async def test_a_message_of_a_lost_partition_changes_nothing() -> None:
     """It is delivered again, to whoever has the partition now."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     bench.present = False
     await bench.take(0, *looping(4))
     await bench.writeback.flush()
@@ -225,7 +225,7 @@ async def test_a_message_of_a_lost_partition_changes_nothing() -> None:
 
 @in_loop
 async def test_bytes_that_are_no_batch_are_a_dead_letter_and_the_next_message_is_applied() -> None:
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     await bench.take(0, value=b"garbage")
     await bench.take(1, value=b"")
     await bench.take(2, *looping(1))
@@ -236,7 +236,7 @@ async def test_bytes_that_are_no_batch_are_a_dead_letter_and_the_next_message_is
 @in_loop
 async def test_a_gap_in_the_offsets_ends_the_worker() -> None:
     """The engine has lost a message: a restart reads it again. A redelivery is no gap."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     for offset in (5, 6, 5, 6, 7):
         await bench.take(offset, *looping(1))
     with pytest.raises(SpanfuseError, match="offset 9 came where 8 was due"):
@@ -247,7 +247,7 @@ async def test_a_gap_in_the_offsets_ends_the_worker() -> None:
 @in_loop
 async def test_a_redelivered_message_changes_nothing() -> None:
     """Neither before nor after the flush."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     calls = looping(4)
     await bench.take(0, *calls)
     sent = {topic: list(values) for topic, values in bench.outbox.values.items()}
@@ -263,7 +263,7 @@ async def test_a_redelivered_message_changes_nothing() -> None:
 @in_loop
 async def test_a_message_that_cannot_be_told_is_a_dead_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of it has gone out, and the next message is applied."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
 
     def unserialisable(self: Detection) -> bytes:
         raise ValueError("no text")
@@ -279,7 +279,7 @@ async def test_a_message_that_cannot_be_told_is_a_dead_letter(monkeypatch: pytes
 @in_loop
 async def test_a_flush_ends_and_commits_nothing_when_its_partitions_are_revoked_meanwhile() -> None:
     """Between any two of its steps."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     calls = [prompt("q", at=n, session=f"s{n}") for n in range(200)]
     await bench.take(0, *calls)
     flush = asyncio.create_task(bench.writeback.flush())
@@ -293,7 +293,7 @@ async def test_a_flush_ends_and_commits_nothing_when_its_partitions_are_revoked_
 
 @in_loop
 async def test_messages_get_their_turn_while_states_are_serialised() -> None:
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     await bench.take(0, *[prompt("q", at=n, session=f"s{n}") for n in range(300)])
     flush = asyncio.create_task(bench.writeback.flush())
     await asyncio.sleep(0)
@@ -305,7 +305,7 @@ async def test_messages_get_their_turn_while_states_are_serialised() -> None:
 @in_loop
 async def test_a_reset_of_an_unknown_session_clears_what_guards_hold_and_makes_no_session() -> None:
     """A closed record for whoever waits for it, and a tombstone, which clears a block of any epoch."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     await bench.take(0, value=CallBatch(resets=(Reset(key="session:lost", at_ns=5, actor="a"),)).to_json())
     await bench.writeback.flush()
     closed, tombstone = bench.outbox.values[CONTROL]
@@ -317,7 +317,7 @@ async def test_a_reset_of_an_unknown_session_clears_what_guards_hold_and_makes_n
 
 @in_loop
 async def test_a_reset_of_a_known_session_closes_it_above_its_epoch() -> None:
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     await bench.take(0, *looping(4))
     await bench.take(1, value=CallBatch(resets=(Reset(key="session:s", at_ns=5),)).to_json())
     told = [Decision.from_json(value or b"") for value in bench.outbox.values[CONTROL]]
@@ -328,11 +328,11 @@ async def test_a_reset_of_a_known_session_closes_it_above_its_epoch() -> None:
 @in_loop
 async def test_a_session_that_cannot_be_read_expires_like_any_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the header in front of its snapshot; one whose header cannot be read, when it was not written again for so long."""
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     table, outbox, pipeline = bench.sessions._table, bench.outbox, Pipeline(policy())
     offsets = Offsets(bench._commit)
     waiting: Any = outbox
-    expiry = Expiry(table, bench.sessions, pipeline, waiting, bench.writeback, offsets, bench.counters)
+    expiry = SessionExpiry(table, bench.sessions, pipeline, waiting, bench.writeback, offsets, bench.counters)
     table.store(b"old", Stored(0, 1, 3, b"?").pack(), 1)
     table.store(b"alien", b"\xff", 1)
     table.store(b"new", Stored(1, 2**60, 0, SessionState("new").snapshot()).pack(), 1)
@@ -351,7 +351,7 @@ async def test_a_session_that_cannot_be_read_expires_like_any_other(monkeypatch:
 
 @in_loop
 async def test_everything_that_is_counted_is_explained() -> None:
-    bench = Bench(SessionTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
     await bench.take(0, *looping(4))
     await bench.take(1, value=b"garbage")
     assert {name.partition("/")[0] for name in bench.counters} <= {*COUNTERS, *FAMILIES}

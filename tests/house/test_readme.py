@@ -61,6 +61,11 @@ def test_the_defaults_in_the_table_are_those_of_the_policy() -> None:
     assert _numbers(ROWS["context"]) == {100 * at for at in (context.warning_at, context.error_at, context.blocking_at)}
     assert _numbers(ROWS["errors"]) == {rules.errors.count, rules.errors.window_s}
     assert _numbers(ROWS["breaker"]) == {rules.breaker.cooldown_s, rules.breaker.max_cooldown_s}
+    fleet, retries = rules.agent_breaker, rules.retries
+    assert _numbers(ROWS["handoffs"]) == {rules.handoffs.rounds}
+    assert _numbers(ROWS["agent.breaker"]) == {fleet.sessions, fleet.window_s, 100 * fleet.share}
+    assert _numbers(ROWS["fanout"]) == {rules.fanout.max_agents, rules.fanout.window_s}
+    assert _numbers(ROWS["retries"]) == {retries.count, retries.window_s, 100 * retries.share}
     assert rules.budget_session.limit_usd is None
     assert rules.limits.model_fields_set == set()
     assert _numbers(ROWS["drift"]) == {rules.drift.min_marks, 5}

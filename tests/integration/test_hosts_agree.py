@@ -1,4 +1,9 @@
-"""One stream of spans, four hosts, one outcome: the core alone, replay, embedded and stream agree call for call."""
+"""One stream of spans, four hosts, one outcome: the core alone, replay, embedded and stream agree call for call.
+
+Of scopes they agree on all sums, on what was said of each, and on what stands against it in the end. At which charge a rule
+fires may differ, since charges of several partitions, and of batches packed otherwise, meet in another order; so the thresholds
+here are such that the order does not decide whether it fires.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +33,21 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 SETTINGS: dict[str, Any] = {
     "service": {"mode": "enforce"},
+    "detectors": {
+        "agent.breaker": {"share": 0.1},
+        "fanout": {"max_agents": 1, "window_s": 3600},
+        "retries": {"count": 10, "share": 0.01, "window_s": 600},
+    },
     "budgets": {"session": {"limit_usd": 0.002}},
     "policies": [
         {
             "agent": "recorded",
             "rules": {"limits": {"max_steps": 15}, "breaker": {"cooldown_s": 20}, "errors": {"count": 3}},
-        }
+        },
+        {
+            "agent": "break-agent-*",
+            "rules": {"agent.breaker": {"mode": "block", "sessions": 2}, "breaker": {"cooldown_s": 3000}},
+        },
     ],
 }
 
@@ -71,6 +85,7 @@ def with_history(number: int, turn: int, kind: str, session: str) -> list[dict[s
     own = {"gen_ai.input.messages": messages, "gen_ai.output.messages": [{"role": "assistant", "parts": asked}]}
     kept = [a for a in span["attributes"] if a["key"] not in own]
     agent = f"{kind}-agent-{turn % 2}"
+    span["parentSpanId"] = f"{hash_of(session, 999):016x}"
     span["attributes"] = [
         *kept,
         *(attribute(k, json.dumps(v)) for k, v in own.items()),
@@ -122,6 +137,8 @@ def core(spans: list[bytes]) -> Totals:
     wanted = ("repeat.prompt", "near.prompt", "repeat.no_progress", "near.no_progress", "cycle", "errors")
     fired = {json.loads(d)["rule"] for d in found.detections.values()}
     assert fired >= {*wanted, "budget.session", "limits.max_steps"}
+    assert {rule for said in found.found.values() for rule, _, _ in said} == {"agent.breaker", "fanout", "retries"}
+    assert set(found.standing.values()) == {"agent.breaker"}
     return found
 
 
@@ -148,10 +165,34 @@ def test_replay_agrees_with_the_core(spans: list[bytes], core: Totals, tmp_path:
     assert {s["session"]: (s["calls"], s["cost_nano_usd"]) for s in report["sessions"]} == {
         session: (calls, cost) for session, (calls, cost, _) in core.sessions.items()
     }
+    said: dict[str, set[tuple[str, str, str]]] = {}
+    for f in report["scopes"]:
+        said.setdefault(f["scope"], set()).add((f["rule"], f["action"], ""))
+    assert said == core.found
+    assert listed(report) == listed_of(core)
+
+
+def listed(lists: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+    """Agents and models as they are listed."""
+    return {
+        f"{kind}:{row[kind]}": tuple(row[name] for name in ("calls", "cost_nano_usd", "sessions", "loops", "failures"))
+        for kind in ("agent", "model")
+        for row in lists[f"{kind}s"]
+    }
+
+
+def listed_of(core: Totals) -> dict[str, tuple[int, ...]]:
+    """What the lists have to show."""
+    return {
+        key: tuple(sums[name] for name in ("calls", "cost_nano_usd", "sessions", "loops", "failures"))
+        for key, sums in core.scopes.items()
+        if key.startswith(("agent:", "model:"))
+    }
 
 
 def test_the_embedded_host_agrees_with_the_core(spans: list[bytes], core: Totals, tmp_path: Path) -> None:
     told: dict[tuple[str, int], str] = {}
+    standing: dict[str, str] = {}
     with embedded(tmp_path, SETTINGS) as host, httpx.Client(base_url=host.api, timeout=20) as api:
         ready, done = threading.Event(), threading.Event()
 
@@ -162,7 +203,10 @@ def test_the_embedded_host_agrees_with_the_core(spans: list[bytes], core: Totals
                         ready.set()
                     if line.startswith("data: {") and '"key"' in line:
                         decision: Decision = Decision.from_json(line[6:])
-                        told[decision.key, decision.epoch] = decision.to_json().decode()
+                        if decision.key.startswith("session:"):
+                            told[decision.key, decision.epoch] = decision.to_json().decode()
+                        else:
+                            standing[decision.key] = decision.rule if decision.action == "block" else ""
                     if done.is_set():
                         return
 
@@ -178,7 +222,15 @@ def test_the_embedded_host_agrees_with_the_core(spans: list[bytes], core: Totals
         wait_until(lambda: len(told) >= len(core.decisions), 20, "all decisions are told")
         done.set()
         found = api.get("/v1/detections", params={"limit": 10_000}).json()["detections"]
-        assert {d["id"]: Detection.model_validate(d).to_json().decode() for d in found} == core.detections
+        own = {d["id"]: Detection.model_validate(d).to_json().decode() for d in found if not d.get("scope")}
+        assert own == core.detections
+        said: dict[str, set[tuple[str, str, str]]] = {}
+        for d in found:
+            if d.get("scope"):
+                said.setdefault(d["scope"], set()).add((d["rule"], d["action"], d["session"]))
+        assert said == core.found
+        assert standing == core.standing
+        assert listed(api.get("/v1/agents").json() | api.get("/v1/models").json()) == listed_of(core)
         assert told == core.decisions
         for session, (calls, cost, _) in core.sessions.items():
             state = api.get(f"/v1/sessions/{session}").json()
@@ -202,5 +254,8 @@ async def test_the_stream_host_agrees_with_the_core(
         assert found.decisions == core.decisions
         assert found.sessions == core.sessions
         assert found.charges == core.charges
+        assert found.scopes == core.scopes
+        assert found.found == core.found
+        assert found.standing == core.standing
     finally:
         worker.kill()

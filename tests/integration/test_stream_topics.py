@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from spanfuse_processor.config import KafkaSettings
-from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG, create_topics, partitions_of
+from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG, create_topics, partitions_of
 from spanfuse_schemas.topics import CONTROL, TOPICS
 from tests.services.kafka_service import KafkaService
 from tests.support.stream import PARTITIONS, fresh_topics, settings_of
@@ -19,11 +19,11 @@ def test_topics_are_created_once_and_then_found_as_they_should_be(kafka: KafkaSe
     """The changelog has as many partitions as the calls, control has one; a second run creates and reports nothing."""
     asyncio.run(fresh_topics(kafka.brokers))
     again = asyncio.run(create_topics(settings_of(kafka.brokers)))
-    assert {r.name for r in again} == {*(t.name for t in TOPICS), SESSIONS_CHANGELOG}
+    assert {r.name for r in again} == {*(t.name for t in TOPICS), SESSIONS_CHANGELOG, SCOPES_CHANGELOG}
     assert not any(r.created or r.differences for r in again)
     partitions = asyncio.run(partitions_of(settings_of(kafka.brokers)))
     assert partitions[CONTROL] == 1
-    assert partitions[SESSIONS_CHANGELOG] == PARTITIONS
+    assert partitions[SESSIONS_CHANGELOG] == partitions[SCOPES_CHANGELOG] == PARTITIONS
 
 
 def test_differences_are_reported_and_nothing_is_corrected(kafka: KafkaService) -> None:

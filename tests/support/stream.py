@@ -20,10 +20,12 @@ from aiokafka.errors import KafkaError
 
 from spanfuse_processor.config import KafkaSettings
 from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts.stream.table import Stored
-from spanfuse_processor.hosts.topics import APP_ID, SESSIONS_CHANGELOG, create_topics
-from spanfuse_schemas import CallBatch, Charge, Decision, Detection, Policy
+from spanfuse_processor.hosts.topics import APP_ID, SCOPES_CHANGELOG, SESSIONS_CHANGELOG, create_topics
+from spanfuse_schemas import CallBatch, Charge, ChargeBatch, Decision, Detection, Policy
 from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DEAD_LETTER, DETECTIONS, OTLP_SPANS, TOPICS
 
 PARTITIONS = 4
@@ -50,7 +52,7 @@ async def until(
 
 async def fresh_topics(brokers: str) -> None:
     """Empty topics, and a consumer group that has read nothing."""
-    ours = {*(t.name for t in TOPICS), SESSIONS_CHANGELOG}
+    ours = {*(t.name for t in TOPICS), SESSIONS_CHANGELOG, SCOPES_CHANGELOG}
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
     try:
@@ -145,25 +147,50 @@ class Totals:
     """Scope → calls and nano-dollars."""
     sessions: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """Session → calls, nano-dollars and epoch."""
+    scopes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Scope → what adding up in any order gives; see `summed`."""
+    found: dict[str, set[tuple[str, str, str]]] = field(default_factory=dict)
+    """Scope → rule, action and session of what was said of it. Charges of several partitions meet in no fixed order, so when
+    and at which numbers a rule fires may differ from run to run; that it fires must not."""
+    standing: dict[str, str] = field(default_factory=dict)
+    """Scope → rule of what stands against it in the end."""
 
 
 def expected(batches: Iterable[CallBatch], policy: Policy) -> Totals:
     """One clean pass of the core over the same batches."""
     pipeline, states, totals = Pipeline(policy), dict[str, SessionState](), Totals()
+    stage, scopes = ScopeStage(policy), dict[str, ScopeState]()
     for offset, batch in enumerate(batches):
         out = pipeline.process(batch, lambda s: states.setdefault(s, SessionState(s)), source="expected", offset=offset)
-        _add(totals, out.decisions, out.detections, out.charges)
+        second = stage.process(out.charges, lambda s: scopes.setdefault(s, ScopeState(s)))
+        _add(totals, out.decisions + second.decisions, out.detections + second.detections, out.charges)
+    totals.scopes = {key: summed(state) for key, state in scopes.items()}
     totals.sessions = {s: (state.calls, state.cost_nano_usd, state.epoch) for s, state in states.items()}
     return totals
+
+
+def summed(state: ScopeState) -> dict[str, Any]:
+    """What does not depend on the order in which charges of several sources came."""
+    names = ("calls", "cost_nano_usd", "input_tokens", "failures", "sessions", "loops", "lengths", "spends", "last_ns")
+    return {name: getattr(state, name) for name in names} | {"members": state.active.count}
 
 
 def _add(
     totals: Totals, decisions: Iterable[Decision], detections: Iterable[Detection], charges: Iterable[Charge]
 ) -> None:
     for decision in decisions:
+        if not decision.key.startswith("session:"):
+            totals.standing.pop(decision.key, None)
+            if decision.action != "allow":
+                totals.standing[decision.key] = decision.rule
+            continue
         told = totals.decisions.setdefault((decision.key, decision.epoch), decision.to_json().decode())
         assert told == decision.to_json().decode(), "one epoch, two decisions"
     for detection in detections:
+        if detection.scope:
+            said = (detection.rule, detection.action, detection.session)
+            totals.found.setdefault(detection.scope, set()).add(said)
+            continue
         told = totals.detections.setdefault(detection.id, detection.to_json().decode())
         assert told == detection.to_json().decode(), "one id, two detections"
     for charge in charges:
@@ -199,10 +226,10 @@ async def totals(brokers: str, **options: Any) -> Totals:
     last: dict[tuple[str, str], int] = {}
     charges = []
     for record in await read_topic(brokers, CHARGES, **options):
-        charge: Charge = Charge.from_json(record.value)
-        if charge.offset > last.get((charge.scope, charge.source), -1):
-            last[charge.scope, charge.source] = charge.offset
-            charges.append(charge)
+        for charge in ChargeBatch.from_json(record.value).charges:
+            if charge.offset > last.get((charge.scope, charge.source), -1):
+                last[charge.scope, charge.source] = charge.offset
+                charges.append(charge)
     _add(found, decisions, detections, charges)
     for record in await read_topic(brokers, SESSIONS_CHANGELOG, **options):
         session = record.key.decode()
@@ -210,6 +237,8 @@ async def totals(brokers: str, **options: Any) -> Totals:
         if record.value:
             state = SessionState.restore(Stored.unpack(record.value).snapshot)
             found.sessions[session] = (state.calls, state.cost_nano_usd, state.epoch)
+    for record in await read_topic(brokers, SCOPES_CHANGELOG, **options):
+        found.scopes[record.key.decode()] = summed(ScopeState.restore(Stored.unpack(record.value).snapshot))
     return found
 
 
@@ -255,6 +284,7 @@ async def settled(brokers: str, timeout_s: float = 90, **options: Any) -> None:
     """Wait until both hops have done and committed everything."""
     await until(lambda: caught_up(brokers, OTLP_SPANS, **options), "ingest catches up", timeout_s, 0.3)
     await until(lambda: caught_up(brokers, CALLS, **options), "detection catches up", timeout_s, 0.3)
+    await until(lambda: caught_up(brokers, CHARGES, **options), "what it charges is added up", timeout_s, 0.3)
 
 
 async def send(

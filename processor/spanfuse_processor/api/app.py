@@ -50,6 +50,12 @@ class Processor(Protocol):
     def detections(self, limit: int) -> list[bytes]:
         """The last detections, newest first, as JSON."""
 
+    def agents(self) -> list[dict[str, Any]]:
+        """What each agent came to, dearest first."""
+
+    def models(self) -> list[dict[str, Any]]:
+        """What each model came to, dearest first."""
+
     def reset(self, key: str, actor: str) -> Decision | None:
         """Close a breaker; none if nothing is known of the key."""
 
@@ -87,6 +93,8 @@ class Handlers:
             Route("/v1/status", self.status),
             Route("/v1/sessions/{session:path}", self.session),
             Route("/v1/detections", self.detections),
+            Route("/v1/agents", self.agents),
+            Route("/v1/models", self.models),
             Route("/v1/reset", self.reset, methods=["POST"]),
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
@@ -120,6 +128,14 @@ class Handlers:
         if not text.isascii() or not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= MAX_LIMIT:
             raise HTTPException(400, f"limit must be 1 to {MAX_LIMIT}")
         return _json(b'{"detections":[' + b",".join(self._processor.detections(int(text))) + b"]}")
+
+    async def agents(self, request: Request) -> Response:
+        """Agents side by side."""
+        return JSONResponse({"agents": self._processor.agents()})
+
+    async def models(self, request: Request) -> Response:
+        """Models side by side."""
+        return JSONResponse({"models": self._processor.models()})
 
     async def reset(self, request: Request) -> Response:
         """Close a breaker."""

@@ -41,10 +41,10 @@ def _with_brokers(settings: KafkaSettings, brokers: str) -> KafkaSettings:
 
 
 def reset_over_kafka(settings: KafkaSettings, key: str, actor: str, timeout_s: float) -> Decision:
-    """Close a session's breaker in a stream deployment."""
-    from spanfuse_processor.hosts.reset import reset_session
+    """Close a breaker in a stream deployment."""
+    from spanfuse_processor.hosts.reset import reset_breaker
 
-    return run_errand(reset_session(settings, key.partition(":")[2], actor, timeout_s))
+    return run_errand(reset_breaker(settings, key, actor, timeout_s))
 
 
 def run_errand(errand: Coroutine[Any, Any, T]) -> T:

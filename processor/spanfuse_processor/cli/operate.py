@@ -179,7 +179,7 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
     \b
     Examples:
       spanfuse reset session:checkout-42
-      spanfuse reset session:checkout-42 --config worker.yaml
+      spanfuse reset agent:research --config worker.yaml
     """
     actor = _actor()
     if config_path is None and brokers is None:
@@ -188,8 +188,6 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
         with Api(api_url) as api:
             closed = api.post("/v1/reset", {"key": key, "actor": actor})
     else:
-        if not key.startswith("session:"):
-            raise click.UsageError("only the breakers of sessions can be reset over Kafka")
         from spanfuse_processor.cli.kafka import kafka_settings, reset_over_kafka
 
         decision = reset_over_kafka(kafka_settings(config_path, brokers), key, actor, timeout_s)

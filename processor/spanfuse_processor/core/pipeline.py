@@ -77,10 +77,8 @@ class Pipeline:
             state = _loaded(states, call.session, load)
             if state is None:
                 out.redelivered += 1
-            elif self._apply(state, call, out):
+            elif self._enter(state, call, out, ledger):
                 out.touched[call.session] = state
-                if call.kind == "llm":
-                    ledger.add(call)
         out.charges = ledger.charges(source, offset)
         return out
 
@@ -90,6 +88,20 @@ class Pipeline:
         if self._apply(session, call, out):
             out.touched[session.key] = session
         return out
+
+    def _enter(self, session: SessionState, call: Call, out: Outcome, ledger: Ledger) -> bool:
+        """Apply a call, and enter into the ledger what came of it."""
+        owner = session.roster.first if session.roster is not None else ""
+        told, blocked = len(out.detections), _blocks(session)
+        if not self._apply(session, call, out):
+            return False
+        if call.kind == "llm":
+            ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
+        if len(out.detections) > told:
+            ledger.found(call, session, out.detections[told:])
+        if _blocks(session) is not blocked:
+            ledger.turned(call, session)
+        return True
 
     def reset(self, session: SessionState, at_ns: int, actor: str = "") -> Decision:
         """Close a session's breaker and forget what its detectors, limits and budget have counted."""
@@ -129,6 +141,10 @@ class Pipeline:
             session.fired[key] = call.end_ns
             if last is None or call.end_ns - last > quiet_s * 1e9:
                 out.detections.append(_detection(session, call, found))
+
+
+def _blocks(session: SessionState) -> bool:
+    return session.decision is not None and session.decision.action == "block"
 
 
 def _loaded(

@@ -45,7 +45,28 @@ class PromptRun:
         """`novel` when the last prompt was seen."""
 
 
+class Roster:
+    """Who is at work in the session: whose it is, and how its agents take turns."""
+
+    __slots__ = ("first", "last", "model", "runs", "since_ns", "span_id", "spent", "turns")
+
+    def __init__(self) -> None:
+        self.first = ""
+        """Agent that made the first model call: the session counts as one of that agent's."""
+        self.last = 0
+        """Agent that made the last one, as a CRC-32."""
+        self.model = ""
+        """Model that answered last: what tool spans tell of goes to its account."""
+        self.turns: list[int] = []
+        """Agents of the last turns; empty while there is one agent only."""
+        self.runs: list[int] = []
+        """Turns in a row that went to the agent that had it 2, 3, 4, … turns before."""
+        self.span_id = self.since_ns = self.spent = 0
+        """Where these runs began: span, time, and money the session had spent before."""
+
+
 RECORDS: Final[dict[str, type[Any]]] = {
+    "roster": Roster,
     "strayed": Strayed,
     "velocity": Velocity,
     "velocity_cost": Minutes,
@@ -88,6 +109,7 @@ class SessionState:
         "last_ns",
         "open_tools",
         "prompts",
+        "roster",
         "seen",
         "spend_creep",
         "spend_idle",
@@ -136,6 +158,7 @@ class SessionState:
         self.spend_creep: Creep | None = None
         self.context: ContextTiers | None = None
         self.strayed: Strayed | None = None
+        self.roster: Roster | None = None
         self.fired: dict[str, int] = {}
         """When each rule and action last fired: a detection is told once, not once a call."""
         self.decision: Decision | None = None

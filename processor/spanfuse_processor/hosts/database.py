@@ -38,6 +38,13 @@ CREATE TABLE dead_letters (
 );
 CREATE TABLE totals (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 """
+_LATER: Final = """
+CREATE TABLE IF NOT EXISTS scopes (
+    scope BLOB PRIMARY KEY, until_ns INTEGER NOT NULL, epoch INTEGER NOT NULL, state BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS scopes_until ON scopes (until_ns);
+"""
+"""Tables that files of earlier builds lack, and that these pass over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +156,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         connection.executescript(
             f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; COMMIT;"
         )
+    connection.executescript(f"BEGIN; {_LATER} COMMIT;")
     if path:
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = NORMAL")

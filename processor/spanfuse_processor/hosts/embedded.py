@@ -155,9 +155,16 @@ class EmbeddedHost:
         return self._running.store.detections(limit)
 
     def reset(self, key: str, actor: str) -> Decision | None:
-        """Close a breaker; none if nothing is known of the key. This host knows breakers of sessions."""
-        scope, _, name = key.partition(":")
-        return self._running.reset(name, actor, time.time_ns()) if scope == "session" else None
+        """Close a breaker; none if nothing is known of the key."""
+        return self._running.reset(key, actor, time.time_ns())
+
+    def agents(self) -> list[dict[str, Any]]:
+        """What each agent came to, with the limits recommended for its sessions."""
+        return self._running.agents()
+
+    def models(self) -> list[dict[str, Any]]:
+        """What each model came to."""
+        return self._running.models()
 
     def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""

@@ -10,18 +10,22 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.core import breaker
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
+from spanfuse_processor.core.scopes import leaderboard
+from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
+from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.errors import DecodeError, UnavailableError
+from spanfuse_processor.errors import DecodeError, StateError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub
 from spanfuse_processor.hosts.board import Board, shown
-from spanfuse_processor.hosts.live import LiveSessions
+from spanfuse_processor.hosts.live import LiveScopes, LiveSessions
 from spanfuse_processor.hosts.prices import prices_of
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.decode import Encoding, decode
@@ -40,6 +44,8 @@ EXPIRE_AT_ONCE: Final = 500
 """Sessions forgotten in one transaction, some 5 ms."""
 LARGE_BYTES: Final = 256 * 1024
 """Requests above this, some hundred spans, are read on a thread: those who listen must not wait for them."""
+MAX_LISTED: Final = 2_000
+"""Agents or models looked at for a list, those last at work."""
 PART: Final = 100
 """Calls applied at once, some 10 ms."""
 
@@ -79,8 +85,10 @@ class Engine:
         """Since the store was made, restarts included."""
         self.prices = prices_of(config.pricing)
         self.sessions = LiveSessions(store, self.counters)
+        self.scopes = LiveScopes(store, self.counters)
         self.board = Board(store.decisions(), hub)
         self._pipeline = Pipeline(config.policy())
+        self._stage = ScopeStage(config.policy())
         self._normaliser = Normaliser(self.prices)
         self._turn = asyncio.Lock()
         self._follow_mode()
@@ -102,7 +110,7 @@ class Engine:
                 self._bury(data, str(error), received_ns)
                 raise
             except Exception as error:  # whatever a request holds, the host goes on
-                self.sessions.rolled_back()
+                self._rolled_back()
                 if not self.counters["unexpected_errors"]:
                     log.exception("a request cannot be applied; such are kept as dead letters")
                 self.counters.add({"unexpected_errors": 1})
@@ -135,7 +143,7 @@ class Engine:
         except UnavailableError:
             raise
         except Exception:
-            self.sessions.rolled_back()
+            self._rolled_back()
             self._apply_apart(calls, counts, received_ns)
 
     def _apply_apart(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
@@ -154,7 +162,7 @@ class Engine:
             except UnavailableError:
                 raise
             except Exception as error:
-                self.sessions.rolled_back()
+                self._rolled_back()
                 failures.append(error)
                 counts = counts | {"unapplied_calls": counts.get("unapplied_calls", 0) + len(group)}
         if failures and len(failures) == len(by_session):
@@ -165,21 +173,30 @@ class Engine:
 
     def _apply_together(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
         batch = CallBatch.model_construct(calls=calls)
-        # Charges are for budgets that sessions share, of which this host has none: their identity does not matter.
-        outcome = self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=0)
-        self._commit(outcome, counts | _counts(outcome), received_ns)
+        # What is rolled back was not counted either: its number is used again.
+        outcome = self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=self.counters["batches"])
+        second = self._stage.process(outcome.charges, self.scopes.load)
+        self._commit(outcome, counts | _counts(outcome, second), received_ns, second)
+
+    def _rolled_back(self) -> None:
+        self.sessions.rolled_back()
+        self.scopes.rolled_back()
 
     def _refuse(self, error: UnavailableError) -> None:
-        self.sessions.rolled_back()
+        self._rolled_back()
         self.counters.add({"unavailable": 1})
         if self.counters["unavailable"] == 1:
             log.error("%s; requests are sent back until it works again", error)
 
-    def _commit(self, outcome: Outcome, counts: dict[str, int], at_ns: int) -> None:
-        self.store.commit(Changes(outcome.touched.values(), outcome.decisions, outcome.detections, counts, at_ns))
+    def _commit(self, outcome: Outcome, counts: dict[str, int], at_ns: int, second: ScopeOutcome | None = None) -> None:
+        second = second or ScopeOutcome()
+        decisions, detections = outcome.decisions + second.decisions, outcome.detections + second.detections
+        scopes = [(state, at_ns + self._stage.kept_ns(state)) for state in second.touched.values()]
+        self.store.commit(Changes(outcome.touched.values(), decisions, detections, counts, at_ns, scopes))
         self.sessions.committed()
+        self.scopes.committed()
         self.counters.add(counts)
-        self.board.tell(outcome.decisions, outcome.detections)
+        self.board.tell(decisions, detections)
 
     def _bury(self, data: bytes, reason: str, at_ns: int) -> None:
         try:
@@ -188,15 +205,35 @@ class Engine:
             log.warning("a dead letter could not be kept: %s", error)
         self.counters.add({"dead_letters": 1})
 
-    def reset(self, session: str, actor: str, at_ns: int) -> Decision | None:
-        """Close a session's breaker, and forget what its detectors, limits and budget have counted.
+    def reset(self, key: str, actor: str, at_ns: int) -> Decision | None:
+        """Close a breaker, and forget what had led to its opening.
+
+        Args:
+            key: of the breaker, such as `session:checkout-42` or `agent:research`.
 
         Returns:
-            The decision; none if the session is not known.
+            The decision; none if nothing is known of the key.
 
         Raises:
             UnavailableError: the storage failed; nothing is changed.
         """
+        kind, _, name = key.partition(":")
+        return self._reset_session(name, actor, at_ns) if kind == "session" else self._reset_scope(key, actor, at_ns)
+
+    def _reset_scope(self, key: str, actor: str, at_ns: int) -> Decision | None:
+        if self.scopes.known(key) is None and key not in self.board:
+            return None
+        try:
+            state = self.scopes.load(key)
+            decision = self._stage.reset(state, at_ns, actor)
+            changed = ScopeOutcome(decisions=[decision], touched={key: state})
+            self._commit(Outcome(), {"decisions": 1}, at_ns, changed)
+        except BaseException:
+            self._rolled_back()
+            raise
+        return decision
+
+    def _reset_session(self, session: str, actor: str, at_ns: int) -> Decision | None:
         if self.sessions.known(session) is None and f"session:{session}" not in self.board:
             return None
         try:
@@ -204,16 +241,32 @@ class Engine:
             decision = self._pipeline.reset(state, at_ns, actor)
             self._commit(Outcome(decisions=[decision], touched={session: state}), {"decisions": 1}, at_ns)
         except BaseException:
-            self.sessions.rolled_back()
+            self._rolled_back()
             raise
         return decision
 
     def expire(self, now_ns: int) -> int:
-        """Forget some sessions that were idle for too long.
+        """Forget some sessions and scopes of which nothing was heard for too long.
 
         Returns:
-            How many; with `EXPIRE_AT_ONCE` there may be more.
+            How many of the more; with `EXPIRE_AT_ONCE` there may be others.
         """
+        return max(self._expire_sessions(now_ns), self._expire_scopes(now_ns))
+
+    def _expire_scopes(self, now_ns: int) -> int:
+        over = self.store.over(now_ns, EXPIRE_AT_ONCE)
+        if not over:
+            return 0
+        closed = [self._stage.over(self.scopes.load(scope), now_ns) for scope in over if scope in self.board]
+        counts = {"expired_scopes": len(over), "decisions": len(closed)}
+        self.scopes.rolled_back()
+        self.scopes.forget(over)
+        self.store.forget_scopes(over, closed, counts)
+        self.counters.add(counts)
+        self.board.tell(closed, ())
+        return len(over)
+
+    def _expire_sessions(self, now_ns: int) -> int:
         before_ns = now_ns - int(self._pipeline.policy.idle_timeout_s * 1e9)
         idle = self.store.idle(before_ns, EXPIRE_AT_ONCE)
         if not idle:
@@ -234,12 +287,28 @@ class Engine:
         """Decisions of a run in the other mode are made anew: who goes back to `observe` wants nothing enforced."""
         mode = self._pipeline.policy.mode
         for decision in [d for d in self.board.decisions() if d.mode != mode]:
-            state = self.sessions.load(decision.key.partition(":")[2])
+            kind, _, name = decision.key.partition(":")
+            state = self.sessions.load(name) if kind == "session" else self.scopes.load(decision.key)
             state.epoch = max(state.epoch, decision.epoch) + 1
             state.decision = decision.model_copy(update={"mode": mode, "epoch": state.epoch})
-            self._commit(
-                Outcome(decisions=[state.decision], touched={state.key: state}), {"decisions": 1}, time.time_ns()
-            )
+            if isinstance(state, SessionState):
+                first, second = Outcome(decisions=[state.decision], touched={state.key: state}), None
+            else:
+                first, second = Outcome(), ScopeOutcome(decisions=[state.decision], touched={state.key: state})
+            self._commit(first, {"decisions": 1}, time.time_ns(), second)
+
+    def agents(self) -> list[dict[str, Any]]:
+        """What each agent came to, dearest first, with the limits recommended for its sessions."""
+        return leaderboard.agents(self._scopes("agent"), self._pipeline.policy.rules.adaptive)
+
+    def models(self) -> list[dict[str, Any]]:
+        """What each model came to, dearest first."""
+        return leaderboard.models(self._scopes("model"))
+
+    def _scopes(self, kind: str) -> Iterator[ScopeState]:
+        for data in self.store.scopes(kind, MAX_LISTED):
+            with suppress(StateError):  # of another version: it starts afresh when it comes up
+                yield ScopeState.restore(data)
 
     def describe(self, session: str, now_ns: int = 0) -> dict[str, Any] | None:
         """What is known of a session; none if nothing is.
@@ -261,13 +330,14 @@ async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
         raise
 
 
-def _counts(outcome: Outcome) -> dict[str, int]:
-    found = Counter(f"detections/{detection.rule}" for detection in outcome.detections)
+def _counts(outcome: Outcome, second: ScopeOutcome) -> dict[str, int]:
+    found = Counter(f"detections/{detection.rule}" for detection in (*outcome.detections, *second.detections))
     return {
+        "batches": 1 if outcome.charges else 0,
         "calls": outcome.counted,
         "duplicates": outcome.duplicates,
         "late": outcome.late,
-        "decisions": len(outcome.decisions),
+        "decisions": len(outcome.decisions) + len(second.decisions),
         "cost_nano_usd": sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*"),
         **found,
     }

@@ -1,8 +1,8 @@
 """The replay host: the core on recorded traffic, in memory of its own, without side effects and without a clock.
 
 Each request goes the same way as live: decode → normalise → the pipeline, call by call. Enforcement is simulated: before a
-model call is counted, the decision that stood against its session when it started is asked whether it covers the call. The
-call is counted all the same, so that the rest of the session shows what every rule would still have said.
+model call is counted, the decisions that stood against its session, trace and agent when it started are asked whether they
+cover the call. It is counted all the same, so that the rest of the session shows what every rule would still have said.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from typing import Self
 
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.pricing import Prices
+from spanfuse_processor.core.scopes import leaderboard
+from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.recordings import Recorded, find, requests
-from spanfuse_processor.hosts.replay_report import Report, SessionReport
-from spanfuse_processor.hosts.replay_states import MAX_LIVE_SESSIONS, Sessions
+from spanfuse_processor.hosts.replay_report import Report, ScopeFound, SessionReport
+from spanfuse_processor.hosts.replay_states import MAX_LIVE_SESSIONS, States
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_schemas import Call, Decision, Policy
+from spanfuse_schemas import Call, CallBatch, Charge, Decision, Policy
 
 
 class Replay:
@@ -38,7 +41,10 @@ class Replay:
         self.report = Report()
         self._pipeline = Pipeline(policy)
         self._normaliser = normaliser
-        self._states = Sessions(live_sessions)
+        self._stage = ScopeStage(policy)
+        self._states = States(SessionState, live_sessions)
+        self._scopes = States(ScopeState, live_sessions)
+        self._calls = 0
 
     def __enter__(self) -> Self:
         return self
@@ -47,6 +53,7 @@ class Replay:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._states.close()
+        self._scopes.close()
 
     def run(self, paths: Iterable[Path]) -> Report:
         """Replay files and directories, one after the other, in the order given."""
@@ -59,6 +66,8 @@ class Replay:
             else:
                 self.report.files += 1
         self.report.ingest = Counter(self._normaliser.counters)
+        self.report.agents = leaderboard.agents(self._scopes.of_kind("agent:"), self._pipeline.policy.rules.adaptive)
+        self.report.models = leaderboard.models(self._scopes.of_kind("model:"))
         return self.report
 
     def _request(self, recorded: Recorded) -> None:
@@ -81,8 +90,10 @@ class Replay:
     def call(self, call: Call) -> None:
         """Replay one call."""
         state = self._state(call)
-        standing, remembered = state.decision, state.calls
-        outcome = self._pipeline.step(state, call)
+        standing, remembered = self._standing(state, call), state.calls
+        self._calls += 1
+        batch = CallBatch.model_construct(calls=(call,))
+        outcome = self._pipeline.process(batch, lambda _: state, source="replay", offset=self._calls)
         self.report.coverage["duplicates"] += outcome.duplicates
         self.report.coverage["late"] += outcome.late
         if not outcome.counted:
@@ -92,12 +103,28 @@ class Replay:
         session = self.report.sessions.setdefault(call.session, SessionReport(call.session))
         for detection in outcome.detections:
             session.found(detection, session.calls - remembered)
+        self._charge(outcome.charges)
         if call.kind != "llm":
             return
-        if session.blocked_at is None and standing is not None and refused(standing, call):
-            session.blocked_at, session.rule = session.calls, standing.rule
+        refusing = next((decision for decision in standing if refused(decision, call)), None)
+        if session.blocked_at is None and refusing is not None:
+            session.blocked_at, session.rule = session.calls, refusing.rule
         session.calls += 1
         session.cost_nano_usd += call.cost_nano_usd
+
+    def _standing(self, state: SessionState, call: Call) -> list[Decision]:
+        """What stands against the call, the narrowest scope first, as a Guard would find it."""
+        scopes = (self._scopes.known(key) for key in (f"trace:{call.trace_id}", f"agent:{call.agent}"))
+        return [s.decision for s in (state, *scopes) if s is not None and s.decision is not None]
+
+    def _charge(self, charges: list[Charge]) -> None:
+        """Take what the call charged to the second stage, and note what that found."""
+        for detection in self._stage.process(charges, self._scopes.get).detections:
+            self.report.rules[detection.rule] += 1
+            if detection.session:
+                self.report.sessions[detection.session].found(detection, 0)
+            else:
+                self.report.scopes.append(ScopeFound.of(detection))
 
     def _state(self, call: Call) -> SessionState:
         """The state that the call meets: one that was idle for too long has been forgotten, as live."""

@@ -46,6 +46,29 @@ class Found:
     """One sentence for people."""
 
 
+@dataclass(slots=True, frozen=True)
+class ScopeFound:
+    """What one rule said once about a scope that sessions share."""
+
+    scope: str
+    """The scope, such as `agent:research`."""
+    rule: str
+    """Name of the rule."""
+    action: DetectionAction
+    """What the rule asks for."""
+    mode: Mode
+    """Mode of the rule."""
+    at_ns: int
+    """When, nanoseconds since the Unix epoch."""
+    message: str
+    """One sentence for people."""
+
+    @classmethod
+    def of(cls, d: Detection) -> ScopeFound:
+        """From the detection."""
+        return cls(scope=d.scope, rule=d.rule, action=d.action, mode=d.mode, at_ns=d.at_ns, message=d.message)
+
+
 @dataclass(slots=True)
 class SessionReport:
     """What replay found out about one session."""
@@ -87,6 +110,12 @@ class Report:
 
     sessions: dict[str, SessionReport] = field(default_factory=dict)
     """By session id, in the order of their first call."""
+    scopes: list[ScopeFound] = field(default_factory=list)
+    """What rules said of agents, traces and teams, in order."""
+    agents: list[dict[str, Any]] = field(default_factory=list)
+    """What each agent came to, dearest first, with the limits recommended for its sessions."""
+    models: list[dict[str, Any]] = field(default_factory=list)
+    """What each model came to, dearest first."""
     coverage: Counter[str] = field(default_factory=Counter)
     """How much of the traffic the rules could see; see `COVERAGE`."""
     ingest: Counter[str] = field(default_factory=Counter)
@@ -126,5 +155,8 @@ class Report:
             "coverage": {name: self.coverage[name] for name in COVERAGE}
             | {"ingest": dict(sorted(self.ingest.items()))},
             "rules": dict(sorted(self.rules.items())),
+            "scopes": [asdict(found) for found in self.scopes],
+            "agents": self.agents,
+            "models": self.models,
             "undecodable": self.undecodable,
         }

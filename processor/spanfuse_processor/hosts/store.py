@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.database import open_database
@@ -30,6 +31,10 @@ MAX_ENDED: Final = 10_000
 _UPSERT: Final = """
 INSERT INTO sessions (session, touched_ns, epoch, state) VALUES (?, ?, ?, ?)
 ON CONFLICT (session) DO UPDATE SET touched_ns = excluded.touched_ns, epoch = excluded.epoch, state = excluded.state
+"""
+_UPSERT_SCOPE: Final = """
+INSERT INTO scopes (scope, until_ns, epoch, state) VALUES (?, ?, ?, ?)
+ON CONFLICT (scope) DO UPDATE SET until_ns = excluded.until_ns, epoch = excluded.epoch, state = excluded.state
 """
 MAX_INT64: Final = 2**63 - 1
 _ADD: Final = (
@@ -52,6 +57,8 @@ class Changes:
     """What is added to the totals."""
     at_ns: int = 0
     """The time by which sessions are idle, nanoseconds since the Unix epoch."""
+    scopes: Iterable[tuple[ScopeState, int]] = ()
+    """Scopes whose state has changed, and until when each is to be remembered, nanoseconds since the Unix epoch."""
 
 
 class Store:
@@ -93,6 +100,8 @@ class Store:
         with self._transaction():
             rows = [(key_of(s.key), changes.at_ns, s.epoch, s.snapshot()) for s in changes.sessions]
             self._db.executemany(_UPSERT, rows)
+            kept = [(key_of(s.key), min(until, MAX_INT64), s.epoch, s.snapshot()) for s, until in changes.scopes]
+            self._db.executemany(_UPSERT_SCOPE, kept)
             for decision in changes.decisions:
                 self._keep(decision)
             told = [(d.session, d.to_json()) for d in changes.detections]
@@ -175,6 +184,56 @@ class Store:
                 session = decision.key.partition(":")[2]
                 self._db.execute("UPDATE ended SET epoch = ? WHERE session = ?", (decision.epoch, key_of(session)))
             self._db.executemany("DELETE FROM sessions WHERE session = ?", keys)
+            self._trim("ended", MAX_ENDED)
+            self._db.executemany(_ADD, list(counts.items()))
+
+    def load_scope(self, scope: str) -> bytes | None:
+        """The snapshot of a scope; none if it is not known."""
+        with self._speaking():
+            row = self._db.execute("SELECT state FROM scopes WHERE scope = ?", (key_of(scope),)).fetchone()
+        return row[0] if row else None
+
+    def scopes(self, kind: str, limit: int) -> list[bytes]:
+        """Snapshots of the scopes of a kind, those last at work first."""
+        with self._speaking():
+            rows = self._db.execute(
+                "SELECT state FROM scopes WHERE scope >= ? AND scope < ? ORDER BY until_ns DESC LIMIT ?",
+                (key_of(f"{kind}:"), key_of(f"{kind};"), limit),
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def last_scope_epoch(self, scope: str) -> int:
+        """The epoch that Guards may know of a scope that starts afresh; 0 if they know none."""
+        with self._speaking():
+            row = self._db.execute(
+                "SELECT max(epoch) FROM (SELECT epoch FROM ended WHERE session = ?1 "
+                "UNION ALL SELECT epoch FROM scopes WHERE scope = ?1)",
+                (key_of(scope),),
+            ).fetchone()
+        return int(row[0] or 0)
+
+    def over(self, now_ns: int, limit: int) -> list[str]:
+        """Scopes that are to be remembered no longer."""
+        with self._speaking():
+            rows = self._db.execute("SELECT scope FROM scopes WHERE until_ns < ? LIMIT ?", (now_ns, limit)).fetchall()
+        return [row[0].decode("utf-8", "surrogatepass") for row in rows]
+
+    def forget_scopes(self, scopes: Iterable[str], closed: Iterable[Decision], counts: Mapping[str, int]) -> None:
+        """Delete scopes, and keep the epochs of those that Guards were told about, beside those of sessions.
+
+        Args:
+            closed: the last decision of those that had one standing.
+        """
+        keys = [(key_of(scope),) for scope in scopes]
+        with self._transaction():
+            self._db.executemany(
+                "REPLACE INTO ended (session, epoch) SELECT scope, epoch FROM scopes WHERE scope = ? AND epoch > 0",
+                keys,
+            )
+            for decision in closed:
+                self._keep(decision)
+                self._db.execute("UPDATE ended SET epoch = ? WHERE session = ?", (decision.epoch, key_of(decision.key)))
+            self._db.executemany("DELETE FROM scopes WHERE scope = ?", keys)
             self._trim("ended", MAX_ENDED)
             self._db.executemany(_ADD, list(counts.items()))
 

@@ -21,24 +21,33 @@ APP_ID: Final = "spanfuse"
 """Consumer group of the workers, and prefix of their changelog topics."""
 SESSIONS_CHANGELOG: Final = f"{APP_ID}-sessions-changelog"
 """Changelog of the table `sessions`."""
+SCOPES_CHANGELOG: Final = f"{APP_ID}-scopes-changelog"
+"""Changelog of the table `scopes`."""
+_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "delete.retention.ms": str(24 * 3600 * 1000),
+    # A state is written every second that it is active: small segments and early cleaning keep what a restarted worker has to
+    # read close to what is alive.
+    "segment.bytes": str(64 * 1024 * 1024),
+    "segment.ms": str(3600 * 1000),
+    "min.cleanable.dirty.ratio": "0.2",
+}
 
 CHANGELOGS: Final = (
     Topic(
         name=SESSIONS_CHANGELOG,
         key="session",
         value="last applied offset, last call, epoch, then the session's snapshot; empty: forgotten",
-        config={
-            "cleanup.policy": "compact",
-            "delete.retention.ms": str(24 * 3600 * 1000),
-            # A session is written every second that it is active: small segments and early cleaning keep what a
-            # restarted worker has to read close to what is alive.
-            "segment.bytes": str(64 * 1024 * 1024),
-            "segment.ms": str(3600 * 1000),
-            "min.cleanable.dirty.ratio": "0.2",
-        },
+        config=_CONFIG,
+    ),
+    Topic(
+        name=SCOPES_CHANGELOG,
+        key="scope",
+        value="last applied offset, last call, epoch, then the scope's snapshot; empty: forgotten",
+        config=_CONFIG,
     ),
 )
-"""Topics of the stream host's own; they have as many partitions as `spanfuse.calls`."""
+"""Topics of the stream host's own; they have as many partitions as `spanfuse.calls` and `spanfuse.charges`, which are equal."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from spanfuse_processor.core.detectors import (
     cycle,
     drift,
     errors,
+    handoffs,
     limits,
     repeat_action,
     repeat_error,
@@ -51,4 +52,5 @@ DETECTORS: Final[tuple[Detector, ...]] = (
     spend_idle.detect,
     spend_creep.detect,
     context.detect,
+    handoffs.detect,
 )

@@ -1,37 +1,35 @@
-"""The second hop: calls in, detections, charges and decisions out. One message is applied whole, or not at all."""
+"""The second hop: calls in, detections, charges and decisions out."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
-from faust.types import TP
-from pydantic import ValidationError
-
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
-from spanfuse_processor.errors import SpanfuseError
-from spanfuse_processor.hosts.stream.letters import dead_letter
+from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
 from spanfuse_processor.hosts.stream.writeback import WriteBack
-from spanfuse_schemas import CallBatch, Decision, Reset
+from spanfuse_schemas import CallBatch, Decision, Detection, Reset
 from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS
 
-log = logging.getLogger(__name__)
-
 Mode = Literal["observe", "enforce"]
+Out = tuple[str, bytes, bytes | None]
+"""Topic, key and value of a record."""
 
 
-class Detector:
-    """Applies the messages of `spanfuse.calls`.
+class Detector(Hop[CallBatch]):
+    """Applies the messages of `spanfuse.calls`; see `Hop` for the other arguments.
 
     Args:
-        present: whether a message belongs to the present generation of the consumer group.
-        fail: ends the worker, where going on would lose something.
+        pipeline: the first stage of the core.
+        sessions: its states.
     """
+
+    topic = CALLS
+    record = CallBatch
 
     def __init__(
         self,
@@ -44,60 +42,22 @@ class Detector:
         present: Callable[[Any], bool],
         fail: Callable[[BaseException], None],
     ) -> None:
+        super().__init__(outbox, writeback, counters, present=present, fail=fail)
         self.pipeline = pipeline
         self._sessions = sessions
-        self._outbox = outbox
-        self._writeback = writeback
-        self._counters = counters
-        self._present = present
-        self._fail = fail
-        self._expected: dict[int, int] = {}
-
-    async def handle(self, message: Any) -> None:
-        """Take one message of `spanfuse.calls`."""
-        if self._writeback.full:
-            await self._writeback.flush()
-        batch = _parse(message.value)
-        async with self._writeback.step:
-            if not self._present(message):
-                self._counters["stale_messages"] += 1  # its partition has moved on; it is delivered again there
-                return
-            self._check_order(message)
-            if batch is None:
-                await self._refuse(message, "no CallBatch")
-            else:
-                await self._apply(batch, message)
-            self._writeback.applied(TP(CALLS, message.partition), message.offset)
-
-    def forget(self) -> None:
-        """Partitions were revoked: what comes next is read from the committed offset."""
-        self._expected.clear()
-
-    def _check_order(self, message: Any) -> None:
-        """Nobody but the worker writes `spanfuse.calls`, without transactions, so its offsets have no gaps: a gap is a loss."""
-        expected = self._expected.get(message.partition)
-        self._expected[message.partition] = max(message.offset + 1, expected or 0)
-        if expected is not None and message.offset > expected:
-            error = SpanfuseError(f"{CALLS}-{message.partition}: offset {message.offset} came where {expected} was due")
-            self._fail(error)
-            raise error
 
     async def _apply(self, batch: CallBatch, message: Any) -> None:
         try:
             known, unknown = self._sorted(batch)
             outcome = self._process(known, message.partition, message.offset)
-            records = _records(outcome, unknown, self.pipeline.policy.mode)
-        except Exception:  # one message must never stop a partition
-            self._counters["unexpected_errors"] += 1
-            if self._counters["unexpected_errors"] == 1:
-                log.exception("%s-%d offset %d cannot be applied", CALLS, message.partition, message.offset)
-            await self._refuse(message, "cannot be applied")
+            records = _cleared(unknown, self.pipeline.policy.mode) + told(outcome.decisions, outcome.detections)
+        except Exception:
+            await self._unapplied(message)
             return
         for session in outcome.touched:
             self._sessions.touched(session, message.offset)
         self._count(outcome)
-        for topic, key, value in records:
-            await self._outbox.send(topic, value, key=key, urgent=topic == CONTROL)
+        await send_all(self._outbox, records)
         self._writeback.charge(outcome.charges)
 
     def _sorted(self, batch: CallBatch) -> tuple[CallBatch, list[Reset]]:
@@ -117,42 +77,42 @@ class Detector:
             batch, lambda session: load(session, partition, offset), source=f"{CALLS}-{partition}", offset=offset
         )
 
-    async def _refuse(self, message: Any, reason: str) -> None:
-        self._counters["dead_letters"] += 1
-        await dead_letter(self._outbox, message, reason)
-
     def _count(self, outcome: Outcome) -> None:
         counters = self._counters
         counters["calls"] += outcome.counted
         counters["duplicates"] += outcome.duplicates
         counters["late"] += outcome.late
         counters["redelivered"] += outcome.redelivered
+        counters["batches"] += bool(outcome.charges)
         counters["decisions"] += len(outcome.decisions)
         for detection in outcome.detections:
             counters[f"detections/{detection.rule}"] += 1
         counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
 
 
-def _parse(value: bytes | None) -> CallBatch | None:
-    try:
-        batch: CallBatch = CallBatch.from_json(value or b"")
-    except ValidationError:
-        return None
-    return batch
+def _cleared(unknown: list[Reset], mode: Mode) -> list[Out]:
+    return [record for reset in unknown for record in cleared(reset, mode)]
 
 
-def _records(outcome: Outcome, unknown: list[Reset], mode: Mode) -> list[tuple[str, bytes, bytes | None]]:
-    """Topic, key and value of what goes out at once, decisions first, since somebody waits for them."""
-    records: list[tuple[str, bytes, bytes | None]] = []
-    for reset in unknown:
-        # A block of a session that the table has lost may still stand in the topic: a tombstone clears it at any epoch.
-        closed = Decision(
-            key=reset.key, state="closed", mode=mode, message="Nothing is known of it.", issued_at_ns=reset.at_ns
-        )
-        records += [(CONTROL, key_of(reset.key), closed.to_json()), (CONTROL, key_of(reset.key), None)]
-    records += [(CONTROL, key_of(d.key), d.to_json()) for d in outcome.decisions]
-    records += [(DETECTIONS, key_of(d.session), d.to_json()) for d in outcome.detections]
-    return records
+def cleared(reset: Reset, mode: Mode) -> list[Out]:
+    """What a reset of something that nobody knows leads to: a block of it that the table has lost may still stand in the
+    topic, and a tombstone clears it at any epoch."""
+    closed = Decision(
+        key=reset.key, state="closed", mode=mode, message="Nothing is known of it.", issued_at_ns=reset.at_ns
+    )
+    return [(CONTROL, key_of(reset.key), closed.to_json()), (CONTROL, key_of(reset.key), None)]
+
+
+def told(decisions: list[Decision], detections: list[Detection]) -> list[Out]:
+    """What goes out at once, decisions first, since somebody waits for them."""
+    records: list[Out] = [(CONTROL, key_of(d.key), d.to_json()) for d in decisions]
+    return records + [(DETECTIONS, key_of(d.session or d.scope), d.to_json()) for d in detections]
+
+
+async def send_all(outbox: Outbox, records: list[Out]) -> None:
+    """Hand them over, in order."""
+    for topic, key, value in records:
+        await outbox.send(topic, value, key=key, urgent=topic == CONTROL)
 
 
 async def tell(outbox: Outbox, decision: Decision) -> asyncio.Future[object]:

@@ -1,53 +1,64 @@
-"""Forgets idle sessions, by the clock of their partition: the newest call seen there, and the time that passed since."""
+"""Forgets idle sessions and scopes, by the clock of their partition: the newest call seen there, and the time that passed
+since."""
 
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, ClassVar, Final, Generic
 
 from faust.types import TP
 
 from spanfuse_processor.core import breaker
 from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.stream.detect import forget, tell
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox, Row
-from spanfuse_processor.hosts.stream.sessions import Sessions
-from spanfuse_processor.hosts.stream.table import SessionTable, Stored
+from spanfuse_processor.hosts.stream.sessions import Scopes, Sessions
+from spanfuse_processor.hosts.stream.states import State, States
+from spanfuse_processor.hosts.stream.table import StateTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
-from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
-from spanfuse_schemas.topics import CALLS
+from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
+from spanfuse_schemas import Decision
+from spanfuse_schemas.topics import CALLS, CHARGES
 
 _SLICE: Final = 2_000
-"""Stored sessions looked at per turn, some 2 ms."""
+"""Stored states looked at per turn, some 2 ms."""
 
 
-class Expiry:
-    """Looks at some stored sessions per turn, and deletes the idle ones.
+class Expiry(ABC, Generic[State]):
+    """Looks at some stored states per turn, and deletes the idle ones.
 
     Args:
+        stage: the stage of the core that they belong to.
         writeback: its locks keep states from being changed or written meanwhile.
-        counters: gets `expired_sessions`.
+        counters: gets `expired_sessions` or `expired_scopes`.
     """
+
+    source: ClassVar[str]
+    """Topic that the states are made from."""
+    changelog: ClassVar[str]
 
     def __init__(
         self,
-        table: SessionTable,
-        sessions: Sessions,
-        pipeline: Pipeline,
+        table: StateTable,
+        states: States[State],
+        stage: Any,
         outbox: Outbox,
         writeback: WriteBack,
         offsets: Offsets,
         counters: Counter[str],
     ) -> None:
         self._table = table
-        self._sessions = sessions
-        self._pipeline = pipeline
+        self._states = states
+        self._stage = stage
         self._outbox = outbox
         self._writeback = writeback
         self._offsets = offsets
@@ -55,6 +66,18 @@ class Expiry:
         self._clocks: dict[int, tuple[int, float]] = {}
         self._round: Iterator[tuple[bytes, bytes, int]] = iter(())
         self._since = time.monotonic()
+
+    @abstractmethod
+    def _key(self, name: str) -> str:
+        """The key of its breaker."""
+
+    @abstractmethod
+    def _closed(self, state: State) -> Decision | None:
+        """The last decision of a state that is forgotten; none if it has none standing."""
+
+    def _kept_s(self, stored: Stored) -> float:
+        """How long it is remembered without a call, seconds."""
+        return float(self._stage.policy.idle_timeout_s)
 
     def forget(self) -> None:
         """Partitions were revoked."""
@@ -75,14 +98,15 @@ class Expiry:
 
     def _is_over(self, value: bytes, partition: int) -> bool:
         """Idle, and no message that it has applied can come again."""
-        idle_s = self._pipeline.policy.idle_timeout_s
+        idle_s: float = self._stage.policy.idle_timeout_s
         try:
             stored = Stored.unpack(value)
         except StateError:  # nobody can tell since when: what has not been written again by then is over
             return time.monotonic() - self._since > idle_s
         now_ns = self._now_ns(partition, stored.last_ns)
-        idle = now_ns - stored.last_ns > idle_s * 1e9
-        return idle and stored.offset < self._offsets.committed(TP(CALLS, partition))
+        silent_ns = now_ns - stored.last_ns
+        idle = silent_ns > idle_s * 1e9 and silent_ns > self._kept_s(stored) * 1e9
+        return idle and stored.offset < self._offsets.committed(TP(self.source, partition))
 
     def _now_ns(self, partition: int, seen_ns: int) -> int:
         newest, at = self._clocks.get(partition, (0, 0.0))
@@ -95,32 +119,69 @@ class Expiry:
         gone: list[Row] = []
         async with self._writeback.step:
             for key, value, partition in over:
-                session = key.decode("utf-8", "surrogatepass")
-                if self._table.fetch(key) == value and not self._sessions.is_dirty(session):
-                    await self._close(session, value, partition)
+                name = key.decode("utf-8", "surrogatepass")
+                if self._table.fetch(key) == value and not self._states.is_dirty(name):
+                    await self._close(name, value, partition)
                     gone.append((key, None, partition))
         await self._outbox.settled()
-        await self._outbox.send_many(SESSIONS_CHANGELOG, gone)
+        await self._outbox.send_many(self.changelog, gone)
         await self._outbox.settled()
 
-    async def _close(self, session: str, value: bytes, partition: int) -> None:
-        self._sessions.forget(session, partition)
-        self._counters["expired_sessions"] += 1
-        state, told = _last_known(session, value)
-        if state is not None and state.decision is not None:
-            closed = breaker.close(state, state.last_ns, "The session is over.", self._pipeline.policy.mode)
+    async def _close(self, name: str, value: bytes, partition: int) -> None:
+        self._states.forget(name, partition)
+        self._counters[f"expired_{self._states.what}"] += 1
+        state, told = self._last_known(value)
+        closed = self._closed(state) if state is not None else None
+        if closed is not None:
             await tell(self._outbox, closed)
         if told:
-            await forget(self._outbox, f"session:{session}")
+            await forget(self._outbox, self._key(name))
+
+    def _last_known(self, value: bytes) -> tuple[State | None, bool]:
+        """The state if it can be read, and whether Guards may know of it."""
+        try:
+            stored = Stored.unpack(value)
+        except StateError:
+            return None, True
+        try:
+            return self._states.restore(stored.snapshot), stored.epoch > 0
+        except StateError:
+            return None, stored.epoch > 0
 
 
-def _last_known(session: str, value: bytes) -> tuple[SessionState | None, bool]:
-    """The state if it can be read, and whether Guards may know of the session."""
-    try:
-        stored = Stored.unpack(value)
-    except StateError:
-        return None, True
-    try:
-        return SessionState.restore(stored.snapshot), stored.epoch > 0
-    except StateError:
-        return None, stored.epoch > 0
+class SessionExpiry(Expiry[SessionState]):
+    """Forgets idle sessions."""
+
+    source = CALLS
+    changelog = SESSIONS_CHANGELOG
+    _states: Sessions
+    _stage: Pipeline
+
+    def _key(self, name: str) -> str:
+        return f"session:{name}"
+
+    def _closed(self, state: SessionState) -> Decision | None:
+        if state.decision is None:
+            return None
+        return breaker.close(state, state.last_ns, "The session is over.", self._stage.policy.mode)
+
+
+class ScopeExpiry(Expiry[ScopeState]):
+    """Forgets scopes of which nothing was heard for long."""
+
+    source = CHARGES
+    changelog = SCOPES_CHANGELOG
+    _states: Scopes
+    _stage: ScopeStage
+
+    def _key(self, name: str) -> str:
+        return name
+
+    def _closed(self, state: ScopeState) -> Decision | None:
+        return self._stage.over(state, state.last_ns) if state.decision is not None else None
+
+    def _kept_s(self, stored: Stored) -> float:
+        try:
+            return self._stage.kept_ns(ScopeState.restore(stored.snapshot)) / 1e9
+        except StateError:
+            return 0.0

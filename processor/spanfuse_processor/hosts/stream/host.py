@@ -1,4 +1,4 @@
-"""One worker: the two hops, the write-back, and what happens when partitions come and go."""
+"""One worker: the three hops, the write-back of the states of two of them, and what happens when partitions come and go."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import within
 from spanfuse_processor.hosts.stream.app import HEARTBEAT_S, SESSION_TIMEOUT_S, new_app
+from spanfuse_processor.hosts.stream.combine import Combiner
 from spanfuse_processor.hosts.stream.detect import Detector
-from spanfuse_processor.hosts.stream.expiry import Expiry
+from spanfuse_processor.hosts.stream.expiry import ScopeExpiry, SessionExpiry
 from spanfuse_processor.hosts.stream.ingest import Ingest
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox
-from spanfuse_processor.hosts.stream.sessions import Sessions
-from spanfuse_processor.hosts.stream.table import SessionTable
+from spanfuse_processor.hosts.stream.sessions import Scopes, Sessions
+from spanfuse_processor.hosts.stream.table import StateTable
 from spanfuse_processor.hosts.stream.writeback import INTERVAL_S, WriteBack
-from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG, partitions_of
+from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG, partitions_of
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Policy
@@ -63,7 +65,7 @@ class StreamHost:
         self.ready = asyncio.Event()
         """Set while partitions are assigned and recovered."""
         self._normaliser = normaliser
-        self._pipeline = Pipeline(policy)
+        self._pipeline, self._stage = Pipeline(policy), ScopeStage(policy)
         self.outbox = Outbox(settings, self.fail, self.counters)
         self._tasks: list[asyncio.Task[None]] = []
         self._accepting = False
@@ -92,27 +94,32 @@ class StreamHost:
         await self.outbox.start()
         partitions = await partitions_of(self.settings)
         _check(partitions, self.settings.partitions)
-        self._build(self.settings.partitions, partitions[CHARGES])
+        self._build(self.settings.partitions)
         self._tasks = [
             asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back, self._run_beat)
         ]
 
-    def _build(self, partitions: int, charges: int) -> None:
+    def _build(self, partitions: int) -> None:
         app = self.app = new_app(self.settings, partitions, self.fail)
         self.offsets = Offsets(self._commit)
-        self.table = SessionTable.create(app, self.settings, partitions)
+        self.table = StateTable.create(app, self.settings, partitions)
         self._sessions = Sessions(self.table, self.counters)
-        self._writeback = WriteBack(self._sessions, self.outbox, self.offsets, charges)
-        self._expiry = Expiry(
-            self.table, self._sessions, self._pipeline, self.outbox, self._writeback, self.offsets, self.counters
+        scope_table = StateTable.create(app, self.settings, partitions, "scopes")
+        self._scopes = Scopes(scope_table, self.counters)
+        outbox, offsets, counters = self.outbox, self.offsets, self.counters
+        first = self._writeback = WriteBack(self._sessions, outbox, offsets, partitions)
+        second = self._scope_writeback = WriteBack(self._scopes, outbox, offsets, partitions, SCOPES_CHANGELOG)
+        self._expiries = (
+            SessionExpiry(self.table, self._sessions, self._pipeline, outbox, first, offsets, counters),
+            ScopeExpiry(scope_table, self._scopes, self._stage, outbox, second, offsets, counters),
         )
-        self._detector = Detector(
-            self._pipeline, self._sessions, self.outbox, self._writeback, self.counters,
-            present=self._is_present, fail=self.fail,
-        )  # fmt: skip
+        present, fail = self._is_present, self.fail
+        self._detector = Detector(self._pipeline, self._sessions, outbox, first, counters, present=present, fail=fail)
+        self._combiner = Combiner(self._stage, self._scopes, outbox, second, counters, present=present, fail=fail)
         self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters, self._is_present)
         self._agent(OTLP_SPANS, self._ingest.handle)
         self._agent(CALLS, self._detector.handle)
+        self._agent(CHARGES, self._combiner.handle)
         app.on_partitions_revoked.connect(self._on_revoked, weak=False)
         app.on_rebalance_complete.connect(self._on_recovered, weak=False)
 
@@ -180,21 +187,22 @@ class StreamHost:
         self.ready.set()
 
     def _forget(self) -> None:
-        self._sessions.clear()
-        self._writeback.forget()
-        self._detector.forget()
-        self._ingest.forget()
-        self._expiry.forget()
-        self.offsets.forget()
+        for part in (self._sessions, self._scopes):
+            part.clear()
+        for hop in (self._writeback, self._scope_writeback, self._detector, self._combiner, self._ingest, self.offsets):
+            hop.forget()
+        for expiry in self._expiries:
+            expiry.forget()
 
     async def _drain(self) -> None:
         """Take nothing more, and make durable what has been taken."""
         if self._stood_still():
             return
-        async with self._writeback.step:
+        async with self._writeback.step, self._scope_writeback.step:
             self._accepting = False
             self.ready.clear()
         await self._writeback.flush()
+        await self._scope_writeback.flush()
         await asyncio.sleep(0)  # lets ingest hear of the acknowledgements that the flush has waited for
         await self.offsets.commit()
 
@@ -203,7 +211,9 @@ class StreamHost:
             await asyncio.sleep(INTERVAL_S)
             if self._accepting and not self._stood_still():
                 await self._writeback.flush()
-                await self._expiry.turn()
+                await self._scope_writeback.flush()
+                for expiry in self._expiries:
+                    await expiry.turn()
 
     async def _run_app(self) -> None:
         await self.app.start()
@@ -243,10 +253,11 @@ def _explained(error: BaseException) -> SpanfuseError:
 
 def _check(present: dict[str, int], partitions: int) -> None:
     problems = []
-    for topic in (*(t.name for t in TOPICS), SESSIONS_CHANGELOG):
+    stated = (CALLS, CHARGES, SESSIONS_CHANGELOG, SCOPES_CHANGELOG)
+    for topic in (*(t.name for t in TOPICS), SESSIONS_CHANGELOG, SCOPES_CHANGELOG):
         if topic not in present:
             problems.append(f"topic {topic} does not exist: run `spanfuse topics create`")
-        elif topic in (CALLS, SESSIONS_CHANGELOG) and present[topic] != partitions:
+        elif topic in stated and present[topic] != partitions:
             problems.append(f"receivers.kafka.partitions: {partitions}, but {topic} has {present[topic]}")
     if problems:
         raise ConfigError(problems)

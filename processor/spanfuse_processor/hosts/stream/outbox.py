@@ -26,7 +26,7 @@ TOO_LARGE: Final = (MessageSizeTooLargeError, RecordListTooLargeError)
 MAX_OPEN: Final = 20_000
 """Records sent and not acknowledged; above it, sending waits."""
 
-Row = tuple[bytes, bytes | None, int]
+Row = tuple[bytes | None, bytes | None, int]
 """Key, value and partition of a record."""
 Headers = Sequence[tuple[str, bytes]]
 

@@ -1,4 +1,4 @@
-"""The Faust table `sessions`: snapshots by session, recovered from its changelog."""
+"""The Faust tables `sessions` and `scopes`: snapshots by key, recovered from their changelogs."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Stored(NamedTuple):
     """A table's value. What must outlive a snapshot that this version cannot read stands before it."""
 
     offset: int
-    """Last message of `spanfuse.calls` that is applied."""
+    """Last message that is applied, of `spanfuse.calls` for a session, of `spanfuse.charges` for a scope."""
     last_ns: int
-    """End of the session's last call, nanoseconds since the Unix epoch: tells whether it is idle."""
+    """End of the last call, nanoseconds since the Unix epoch: tells whether it is idle."""
     epoch: int
-    """Epoch of the session's last decision; 0: the control topic has not been told of it."""
+    """Epoch of the last decision; 0: the control topic has not been told of it."""
     snapshot: bytes
-    """`SessionState.snapshot()`."""
+    """`SessionState.snapshot()` or `ScopeState.snapshot()`."""
 
     def pack(self) -> bytes:
         """The value as bytes.
@@ -51,13 +51,13 @@ class Stored(NamedTuple):
         try:
             layout, offset, last_ns, epoch = _HEADER.unpack_from(value)
         except struct.error as error:
-            raise StateError("a stored session is cut short") from error
+            raise StateError("a stored state is cut short") from error
         if layout != _LAYOUT:
-            raise StateError(f"stored session of layout {layout}; this build reads {_LAYOUT}")
+            raise StateError(f"stored state of layout {layout}; this build reads {_LAYOUT}")
         return cls(offset, last_ns, epoch, value[_HEADER.size :])
 
 
-class SessionTable(Table[bytes, bytes]):
+class StateTable(Table[bytes, bytes]):
     """A table whose changelog the worker writes itself, with a producer of its own, and reads in bulk.
 
     Faust's own write costs five times as much, cannot be waited for, and is bound to an event of the partition at hand. What
@@ -71,9 +71,9 @@ class SessionTable(Table[bytes, bytes]):
     """Last offset read of each changelog partition."""
 
     @classmethod
-    def create(cls, app: faust.App, settings: KafkaSettings, partitions: int) -> SessionTable:
+    def create(cls, app: faust.App, settings: KafkaSettings, partitions: int, name: str = "sessions") -> StateTable:
         """Add the table to an app."""
-        table = cls(app, name="sessions", partitions=partitions, key_type=bytes, value_type=bytes)
+        table = cls(app, name=name, partitions=partitions, key_type=bytes, value_type=bytes)
         table.settings = settings
         table.stored = {}
         table.read = {}

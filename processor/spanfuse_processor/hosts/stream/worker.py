@@ -21,7 +21,7 @@ from spanfuse_processor.hosts.stream.host import StreamHost
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_schemas.topics import CALLS, OTLP_SPANS
+from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import Config
@@ -90,7 +90,9 @@ class Worker:
         if not self.host.ready.is_set():
             return set()
         return {
-            TopicPartition(tp.topic, tp.partition) for tp in self.host.assigned() if tp.topic in (CALLS, OTLP_SPANS)
+            TopicPartition(tp.topic, tp.partition)
+            for tp in self.host.assigned()
+            if tp.topic in (CALLS, CHARGES, OTLP_SPANS)
         }
 
     def _recovering(self) -> int:

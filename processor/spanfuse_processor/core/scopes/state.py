@@ -1,0 +1,157 @@
+"""Everything that is remembered of one scope: bounded, versioned, serialisable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgpack
+
+from spanfuse_processor.core.scopes.distinct import Distinct
+from spanfuse_processor.errors import StateError
+from spanfuse_schemas import Charge, Decision
+
+STATE_VERSION: Final = 1
+MAX_SOURCES: Final = 256
+"""Sources whose last offset is remembered, the one silent longest forgotten first. A source is a partition of `spanfuse.calls`;
+with more of them, a charge that comes twice may count twice."""
+MAX_WARNED: Final = 128
+LASTING: Final = frozenset({"agent", "model", "team", "global"})
+"""Scopes that live on between their sessions."""
+LASTING_S: Final = 35 * 24 * 3600
+"""How long these are remembered without a call, seconds: a monthly budget has to outlive its month."""
+KINDS: Final = frozenset({*LASTING, "trace"})
+"""Scopes that have a state: a rule or a list reads it."""
+
+
+class ScopeState:
+    """What the rules remember of a scope. Money is nano-dollars, times are nanoseconds."""
+
+    __slots__ = (
+        "active", "calls", "cooldown_s", "cost_nano_usd", "decision", "epoch", "failed", "failures", "fired", "input_tokens",
+        "key", "last_ns", "lengths", "loops", "output_tokens", "sessions", "sources", "spends", "tripped", "trips", "warned",
+    )  # fmt: skip
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        """`agent:<name>`, `trace:<id>`, `team:<name>`, `model:<name>` or `global:*`."""
+        self.sources: dict[str, int] = {}
+        """Source → the last offset that was applied."""
+        self.calls = self.cost_nano_usd = self.input_tokens = self.output_tokens = 0
+        self.failures = self.sessions = self.loops = 0
+        self.trips = 0
+        """Sessions that were stopped, ever."""
+        self.last_ns = 0
+        """End of the newest call: the clock of the scope, which never goes back."""
+        self.lengths: dict[int, int] = {}
+        """Number of sessions by calls, by bucket."""
+        self.spends: dict[int, int] = {}
+        """Number of sessions by cost, by bucket."""
+        self.active = Distinct()
+        """Who was at work within the window of the rule that counts them."""
+        self.tripped = Distinct()
+        """Sessions stopped within the window of `agent.breaker`."""
+        self.failed: dict[int, list[int]] = {}
+        """Ten-second interval → model calls, and how many of them failed at the provider."""
+        self.warned: list[int] = []
+        """The last `MAX_WARNED` sessions that `adaptive` has warned of, by `hashed_name`."""
+        self.fired: dict[str, int] = {}
+        """When each rule and action last fired: a detection is told once, not once a charge."""
+        self.decision: Decision | None = None
+        """What the breaker holds against the scope; none when closed."""
+        self.cooldown_s = 0.0
+        """Present cooldown of the breaker, seconds; 0 before the first trip."""
+        self.epoch = 0
+
+    @property
+    def kind(self) -> str:
+        """`agent`, `trace`, `team`, `model` or `global`."""
+        return self.key.partition(":")[0]
+
+    @property
+    def name(self) -> str:
+        """The key without its kind."""
+        return self.key.partition(":")[2]
+
+    def applies(self, charge: Charge) -> bool:
+        """Whether a charge is new here; if so, it is from now on not."""
+        if charge.offset <= self.sources.get(charge.source, -1):
+            return False
+        self.sources.pop(charge.source, None)
+        self.sources[charge.source] = charge.offset
+        if len(self.sources) > MAX_SOURCES:
+            del self.sources[next(iter(self.sources))]
+        return True
+
+    def add(self, charge: Charge) -> None:
+        """Add up."""
+        self.calls += charge.calls
+        self.cost_nano_usd += charge.cost_nano_usd
+        self.input_tokens += charge.input_tokens
+        self.output_tokens += charge.output_tokens
+        self.failures += charge.failures
+        self.sessions += charge.sessions
+        self.loops += charge.loops
+        self.trips += len(charge.tripped)
+        self.last_ns = max(self.last_ns, charge.at_ns)
+        if charge.lengths:
+            _move(self.lengths, charge.lengths)
+        if charge.spends:
+            _move(self.spends, charge.spends)
+
+    def kept_s(self, idle_timeout_s: float) -> float:
+        """How long it is remembered without a call, seconds. A name that came up for a few sessions only, as an agent may
+        invent them, goes as its sessions go."""
+        lasts = self.kind in LASTING and (self.sessions > 10 or self.kind in ("team", "global"))
+        return max(LASTING_S, idle_timeout_s) if lasts else idle_timeout_s
+
+    def forget(self) -> None:
+        """What an operator's reset forgets: what has led to a stop, not what was spent nor how large sessions are."""
+        self.active, self.tripped = Distinct(), Distinct()
+        self.failed, self.fired, self.warned, self.cooldown_s = {}, {}, [], 0.0
+
+    def snapshot(self) -> bytes:
+        """The state as versioned msgpack."""
+        record = [
+            STATE_VERSION, self.key, self.sources, self.calls, self.cost_nano_usd, self.input_tokens, self.output_tokens,
+            self.failures, self.sessions, self.loops, self.trips, self.last_ns, self.lengths, self.spends,
+            self.active.snapshot(), self.tripped.snapshot(), self.failed, self.warned, self.fired,
+            self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
+        ]  # fmt: skip
+        return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
+
+    @classmethod
+    def restore(cls, data: bytes) -> ScopeState:
+        """The inverse of `snapshot`.
+
+        Raises:
+            StateError: if the bytes are no snapshot, or one of another version.
+        """
+        try:
+            version, key, *fields = msgpack.unpackb(
+                data, raw=False, unicode_errors="surrogatepass", strict_map_key=False
+            )
+            if version == STATE_VERSION:
+                return cls._restored(key, fields)
+        except Exception as error:
+            raise StateError(f"not a scope snapshot: {error}") from error
+        raise StateError(f"scope snapshot of version {version}; this build reads {STATE_VERSION}")
+
+    @classmethod
+    def _restored(cls, key: str, fields: list[Any]) -> ScopeState:
+        state = cls(key)
+        (
+            state.sources, state.calls, state.cost_nano_usd, state.input_tokens, state.output_tokens, state.failures,
+            state.sessions, state.loops, state.trips, state.last_ns, state.lengths, state.spends, active, tripped,
+            state.failed, state.warned, state.fired, decision, state.cooldown_s, state.epoch,
+        ) = fields  # fmt: skip
+        state.active, state.tripped = Distinct.restore(active), Distinct.restore(tripped)
+        state.decision = Decision.from_json(decision) if decision else None
+        return state
+
+
+def _move(histogram: dict[int, int], changes: Mapping[int, int]) -> None:
+    for bucket, change in changes.items():
+        histogram[bucket] = histogram.get(bucket, 0) + change
+        if not histogram[bucket]:
+            del histogram[bucket]

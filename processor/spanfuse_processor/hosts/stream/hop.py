@@ -1,0 +1,106 @@
+"""A hop of the stream that holds state: its messages are applied one after the other, each whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, TypeVar
+
+from faust.types import TP
+from pydantic import ValidationError
+
+from spanfuse_processor.errors import SpanfuseError
+from spanfuse_processor.hosts.stream.letters import dead_letter
+from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.hosts.stream.writeback import WriteBack
+from spanfuse_schemas.record import Record
+
+log = logging.getLogger(__name__)
+
+Batch = TypeVar("Batch", bound=Record)
+
+
+class Hop(ABC, Generic[Batch]):
+    """Applies the messages of one topic, which nobody but workers and their tools write.
+
+    Args:
+        outbox: sends what a message leads to.
+        writeback: stores what it changes.
+        present: whether a message belongs to the present generation of the consumer group.
+        fail: ends the worker, where going on would lose something.
+    """
+
+    topic: ClassVar[str]
+    record: type[Batch]
+    """What its messages hold."""
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        writeback: WriteBack,
+        counters: Counter[str],
+        *,
+        present: Callable[[Any], bool],
+        fail: Callable[[BaseException], None],
+    ) -> None:
+        self._outbox = outbox
+        self._writeback = writeback
+        self._counters = counters
+        self._present = present
+        self._fail = fail
+        self._expected: dict[int, int] = {}
+
+    @abstractmethod
+    async def _apply(self, batch: Batch, message: Any) -> None:
+        """Apply what a message holds, and send what that leads to. Raises only before anything has changed outside."""
+
+    async def handle(self, message: Any) -> None:
+        """Take one message."""
+        if self._writeback.full:
+            await self._writeback.flush()
+        batch = self._parse(message.value)
+        async with self._writeback.step:
+            if not self._present(message):
+                self._counters["stale_messages"] += 1  # its partition has moved on; it is delivered again there
+                return
+            self._check_order(message)
+            if batch is None:
+                await self._refuse(message, f"no {self.record.__name__}")
+            else:
+                await self._apply(batch, message)
+            self._writeback.applied(TP(self.topic, message.partition), message.offset)
+
+    def forget(self) -> None:
+        """Partitions were revoked: what comes next is read from the committed offset."""
+        self._expected.clear()
+
+    def _check_order(self, message: Any) -> None:
+        """All who write the topic do so without transactions, so its offsets have no gaps: a gap is a loss."""
+        expected = self._expected.get(message.partition)
+        self._expected[message.partition] = max(message.offset + 1, expected or 0)
+        if expected is not None and message.offset > expected:
+            error = SpanfuseError(
+                f"{self.topic}-{message.partition}: offset {message.offset} came where {expected} was due"
+            )
+            self._fail(error)
+            raise error
+
+    def _parse(self, value: bytes | None) -> Batch | None:
+        try:
+            batch: Batch = self.record.from_json(value or b"")
+        except ValidationError:
+            return None
+        return batch
+
+    async def _unapplied(self, message: Any) -> None:
+        """What nobody foresaw; one message must never stop a partition."""
+        self._counters["unexpected_errors"] += 1
+        if self._counters["unexpected_errors"] == 1:
+            log.exception("%s-%d offset %d cannot be applied", self.topic, message.partition, message.offset)
+        await self._refuse(message, "cannot be applied")
+
+    async def _refuse(self, message: Any, reason: str) -> None:
+        self._counters["dead_letters"] += 1
+        await dead_letter(self._outbox, message, reason)

@@ -1,0 +1,183 @@
+"""The live states of this worker, of sessions or of scopes: in memory, backed by a table."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections import Counter, OrderedDict
+from typing import Final, Generic, Protocol, TypeVar
+
+from spanfuse_processor.errors import StateError
+from spanfuse_processor.hosts.stream.outbox import Row
+from spanfuse_processor.hosts.stream.table import StateTable, Stored
+
+log = logging.getLogger(__name__)
+
+MAX_LIVE: Final = 10_000
+"""States kept ready in memory, some 20 KB each; others are restored from the table when they come up."""
+MAX_INT64: Final = 2**63 - 1
+
+
+class Stateful(Protocol):
+    """What a state has, besides what its stage does with it."""
+
+    epoch: int
+    last_ns: int
+
+    def snapshot(self) -> bytes:
+        """The state as bytes."""
+
+
+State = TypeVar("State", bound=Stateful)
+
+
+class Live(Generic[State]):
+    """A state in memory."""
+
+    __slots__ = ("dirty", "offset", "partition", "state")
+
+    def __init__(self, state: State, offset: int, partition: int) -> None:
+        self.state = state
+        self.offset = offset
+        """Last message applied; only grows."""
+        self.partition = partition
+        self.dirty = False
+        """Changed since it was last stored."""
+
+
+class States(ABC, Generic[State]):
+    """What a stage of the core loads from, and what the write-back stores.
+
+    Args:
+        counters: gets `unreadable_…` and `unstorable_…`, states that had to be begun anew.
+        max_live: bound of the states in memory; those that are not stored yet are never dropped.
+    """
+
+    what: str
+    """`sessions` or `scopes`."""
+
+    def __init__(self, table: StateTable, counters: Counter[str], max_live: int = MAX_LIVE) -> None:
+        self._table = table
+        self._counters = counters
+        self._max_live = max_live
+        self._live: OrderedDict[str, Live[State]] = OrderedDict()
+        self._dirty: dict[str, Live[State]] = {}
+
+    @abstractmethod
+    def new(self, name: str) -> State:
+        """A state that has seen nothing."""
+
+    @abstractmethod
+    def restore(self, snapshot: bytes) -> State:
+        """A state from its snapshot.
+
+        Raises:
+            StateError: if it cannot be read.
+        """
+
+    @property
+    def dirty(self) -> int:
+        """How many wait to be stored."""
+        return len(self._dirty)
+
+    def load(self, name: str, partition: int, offset: int) -> State | None:
+        """The state that a message is to be applied to; none if it has been applied."""
+        live = self._live.get(name)
+        if live is None:
+            live = self._live[name] = self._restored(name, partition)
+        else:
+            self._live.move_to_end(name)
+        return live.state if offset > live.offset else None
+
+    def touched(self, name: str, offset: int) -> None:
+        """The message at `offset` has changed the state."""
+        live = self._live[name]
+        live.offset = max(live.offset, offset)
+        live.dirty = True
+        self._dirty[name] = live
+
+    def take(self, most: int) -> list[Row]:
+        """Store up to `most` changed states in the table's local copy.
+
+        Returns:
+            Key, value and partition of each, for the changelog.
+        """
+        taken: list[Row] = []
+        for name in list(self._dirty)[:most]:
+            live = self._dirty.pop(name)
+            live.dirty = False
+            value = self._value(name, live)
+            key = key_of(name)
+            self._table.store(key, value, live.partition)
+            taken.append((key, value, live.partition))
+        return taken
+
+    def _value(self, name: str, live: Live[State]) -> bytes:
+        """The state as it is stored. One that cannot be is begun anew, at its epoch: it must not stop the others."""
+        try:
+            return _stored(live)
+        except Exception as error:  # a number too large, text that is none, …
+            self._counters[f"unstorable_{self.what}"] += 1
+            if self._counters[f"unstorable_{self.what}"] == 1:
+                log.error("one of the %s cannot be stored and starts afresh: %r", self.what, error)
+            live.state = self._anew(name, live.state.epoch, live.state.last_ns)
+            return _stored(live)
+
+    def known(self, name: str) -> bool:
+        """Whether anything is known of the name."""
+        return name in self._live or self._table.fetch(key_of(name)) is not None
+
+    def trim(self) -> None:
+        """Drop the states that were silent longest from memory, as far as they are stored."""
+        excess = len(self._live) - self._max_live
+        if excess <= 0:
+            return
+        idle = [name for name, live in self._live.items() if not live.dirty][:excess]
+        for name in idle:
+            del self._live[name]
+
+    def forget(self, name: str, partition: int) -> None:
+        """The name is over."""
+        self._live.pop(name, None)
+        self._dirty.pop(name, None)
+        self._table.store(key_of(name), None, partition)
+
+    def is_dirty(self, name: str) -> bool:
+        """Whether the state waits to be stored."""
+        return name in self._dirty
+
+    def clear(self) -> None:
+        """Drop everything from memory: after a rebalance the table is the truth."""
+        self._live.clear()
+        self._dirty.clear()
+
+    def _restored(self, name: str, partition: int) -> Live[State]:
+        value = self._table.fetch(key_of(name))
+        if value is None:
+            return Live(self.new(name), -1, partition)
+        state, offset = self.new(name), -1
+        try:
+            stored = Stored.unpack(value)
+            state, offset = self._anew(name, stored.epoch, stored.last_ns), stored.offset
+            state = self.restore(stored.snapshot)
+        except StateError as error:
+            self._counters[f"unreadable_{self.what}"] += 1
+            if self._counters[f"unreadable_{self.what}"] == 1:
+                log.warning("one of the stored %s cannot be read and starts afresh: %s", self.what, error)
+        return Live(state, offset, partition)
+
+    def _anew(self, name: str, epoch: int, last_ns: int) -> State:
+        """A state that has forgotten all but its epoch, below which Guards obey nothing, and when it was last heard of."""
+        state = self.new(name)
+        state.epoch, state.last_ns = min(epoch, MAX_INT64), min(last_ns, MAX_INT64)
+        return state
+
+
+def _stored(live: Live[State]) -> bytes:
+    state = live.state
+    return Stored(live.offset, state.last_ns, state.epoch, state.snapshot()).pack()
+
+
+def key_of(name: str) -> bytes:
+    """A session id or the key of a scope as the key of a table."""
+    return name.encode("utf-8", "surrogatepass")
