@@ -158,7 +158,8 @@ BAD: dict[str, tuple[str, list[str]]] = {
     "an override that cannot work": (
         "policies:\n  - tool: a\n    rules: {velocity: {}}\n",
         [
-            "file.yaml:2: policies[0]: an override for a tool cannot change velocity: only repeat.* and near know the tool"
+            "file.yaml:2: policies[0]: an override for a tool cannot change velocity: only repeat.*, near, cycle and "
+            "stagnation know it"
         ],
     ),
     "a price without its half": (

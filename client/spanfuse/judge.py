@@ -17,7 +17,7 @@ PROBE_LEASE_S: Final = 30.0
 """How long the outcome of a probe is waited for before the next is let through, seconds: long enough for a model call,
 short enough that a probe which died does not hold its session for good."""
 
-Shown = Callable[[], "tuple[Fingerprint | None, Fingerprint | None]"]
+Shown = Callable[[], "tuple[Fingerprint | None, Fingerprint | None, bool]"]
 
 
 class Ruling(NamedTuple):
@@ -62,7 +62,7 @@ class Judge:
         Args:
             entries: the decisions of its keys, the narrowest scope first.
             shown: gives the fingerprints of its new input and of the action that this answers, None for what is not
-                shown. Asked only where a decision depends on it.
+                shown, and whether somebody speaks in it. Asked only where a decision depends on it.
             stale: whether no news can come; then blocks that have expired are let go, as nothing could close them.
         """
         now = self._now_ns()

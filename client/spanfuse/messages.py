@@ -23,10 +23,12 @@ from spanfuse.parts import (
     parts_of,
     role_of,
 )
-from spanfuse.texts import flagged, looks_failed, print_of, tool_arguments
+from spanfuse.scratchpad import read_scratchpad
+from spanfuse.texts import echoes, flagged, looks_failed, print_of, tool_arguments
 from spanfuse_schemas import Action, Drift, Fingerprint, Message
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.record import Record
+from spanfuse_schemas.wording import fields_of, wording
 
 FINGERPRINT_ATTRIBUTE: Final = "spanfuse.fingerprint"
 """Span attribute with the JSON of `Prints`: where it is set, ingest needs no content and looks at none."""
@@ -82,9 +84,19 @@ class Conversation:
         return input_print(self.messages)
 
     @property
+    def spoken(self) -> bool:
+        """Whether somebody speaks beside the results of tools."""
+        return is_spoken(self.messages)
+
+    @property
     def answers(self) -> Fingerprint | None:
         """Fingerprint of the action that the new messages answer; `None` where there is none."""
         return action_print(self.prior)
+
+
+def is_spoken(messages: Sequence[Message]) -> bool:
+    """Whether there is a message of somebody among results of tools."""
+    return len({m.role == "tool" for m in messages}) > 1
 
 
 def read_messages(messages: Iterable[Any]) -> Conversation:
@@ -100,15 +112,46 @@ def read_messages(messages: Iterable[Any]) -> Conversation:
     begin = end
     while begin and role_of(items[begin - 1]) == "assistant":
         begin -= 1
-    prior = read_actions(items[begin:end])
+    prior = _with_fields(read_actions(items[begin:end]), items[begin:end])
     tools = {a.call_id: a.tool for a in prior if a.call_id}
     if len(prior) == 1:
         tools.setdefault("", prior[0].tool)
     fresh = [item for item in items[end:] if role_of(item) != "system"] or items[end:]
     new = [m for item in fresh for m in _new_messages(mapping_of(item), tools)]
+    if not end and len(new) == 1 and new[0].role == "user":
+        return _unrolled(fresh[0]) or Conversation(0, tuple(new))
     if end and len(new) == 1 and new[0].role == "user" and _restates(items, fresh[0]):
         new = [new[0].model_copy(update={"restates": True})]
+    elif len(new) == 1 and prior and new[0].role == "user" and looks_failed(_said(fresh[0])):
+        new = [new[0].model_copy(update={"error": True})]
+    elif len(new) == 1 and len(prior) == 1 and prior[0].tool and _echoes(items, begin, end, fresh[0]):
+        new = [new[0].model_copy(update={"echoes": True})]
     return Conversation(end, tuple(new), prior)
+
+
+def _unrolled(fresh: Any) -> Conversation | None:
+    """A prompt that ends with the last step of a scratchpad, as the messages it stands for."""
+    text = _said(fresh)
+    pad = read_scratchpad(text) if isinstance(text, str) else None
+    if pad is None:
+        return None
+    arguments = tool_arguments(pad.arguments)
+    action = Action(
+        tool=pad.tool or "?", print=print_of(arguments), wording=wording(arguments), fields=fields_of(arguments)
+    )
+    result = tool_arguments(pad.observation)
+    message = Message(role="tool", print=print_of(result), tool=pad.tool, error=looks_failed(result))
+    return Conversation(2 * pad.steps, (message,), (action,))
+
+
+def _with_fields(actions: tuple[Action, ...], messages: Sequence[Any]) -> tuple[Action, ...]:
+    """A single tool call with its fields, by which it is compared with those before it."""
+    if len(actions) != 1 or not actions[0].tool:
+        return actions
+    call = next(call for item in messages for call in _calls_of(mapping_of(item)))
+    return (
+        actions[0].model_copy(update={"fields": fields_of(tool_arguments(first_of(_named(call), _ARGUMENT_KEYS)))}),
+    )
 
 
 def _restates(items: Sequence[Any], fresh: Any) -> bool:
@@ -118,13 +161,31 @@ def _restates(items: Sequence[Any], fresh: Any) -> bool:
     return first is not fresh and len(task) == RESTATED_CHARS and task == text
 
 
+def _echoes(items: Sequence[Any], begin: int, end: int, fresh: Any) -> bool:
+    """Whether what came back is only what the one tool call between `begin` and `end` said."""
+    calls = [call for item in items[begin:end] for call in _calls_of(mapping_of(item))]
+    arguments = first_of(_named(calls[0]), _ARGUMENT_KEYS)
+    return echoes(_said(fresh), arguments, _said(items[begin - 1]) if begin else "")
+
+
+def _said(item: Any) -> Any:
+    """What a message says: the one result in it, else its content."""
+    message = mapping_of(item)
+    body = body_of(message)
+    results = [] if isinstance(body, str) else [part for part in parts_of(body) if part["type"] in RESULT_TYPES]
+    if results:
+        return _value_of(results[0]) if len(results) == 1 else ""
+    return content_of(body)
+
+
 def _opening(item: Any) -> str:
     content = content_of(body_of(mapping_of(item)))
     return content.lstrip()[:RESTATED_CHARS] if isinstance(content, str) else ""
 
 
 def read_actions(messages: Iterable[Any]) -> tuple[Action, ...]:
-    """What assistant messages in a row, one turn of the model, did: their tool calls, else the text of the last."""
+    """What assistant messages in a row, one turn of the model, did: their tool calls, else the text of the last, which may be
+    empty."""
     items = [mapping_of(m) for m in messages]
     calls = tuple(action for item in items for action in _tool_calls(item))
     if calls:
@@ -133,7 +194,7 @@ def read_actions(messages: Iterable[Any]) -> tuple[Action, ...]:
         content = content_of(body_of(item), thoughts=False)
         if content and not (isinstance(content, str) and content.isspace()):
             return (Action(print=print_of(content)),)
-    return ()
+    return (Action(print=print_of("")),) if items else ()
 
 
 def new_input(messages: Iterable[Any] | None = None, prompt: Any = None) -> Fingerprint | None:
@@ -149,24 +210,33 @@ def new_input(messages: Iterable[Any] | None = None, prompt: Any = None) -> Fing
 
 
 def _tool_calls(item: Mapping[str, Any]) -> list[Action]:
+    return [_action(call) for call in _calls_of(item)]
+
+
+def _calls_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     calls = [part for part in parts_of(body_of(item)) if part["type"] in CALL_TYPES]
     extra = item.get("tool_calls")
     if isinstance(extra, (list, tuple)):
         calls += [mapping_of(call) for call in extra if call is not None]
     elif not calls and isinstance(item.get("function_call"), Mapping):
         calls.append(item["function_call"])
-    return [_action(call) for call in calls]
+    return calls
 
 
 def _action(call: Mapping[str, Any]) -> Action:
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else call
+    named = _named(call)
     arguments = tool_arguments(first_of(named, _ARGUMENT_KEYS))
     return Action(
         tool=name_of(named, _NAME_KEYS) or "?",
         print=print_of({} if arguments is None or arguments == "" else arguments),
+        wording=wording(arguments),
         call_id=name_of(call, _CALL_ID_KEYS),
     )
+
+
+def _named(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else call
 
 
 def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Message]:
@@ -183,12 +253,16 @@ def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Mes
     return found
 
 
-def _result(part: Mapping[str, Any], tools: Mapping[str, str]) -> Message:
-    """The answer of a tool: a content part, or a whole message of role `tool`."""
+def _value_of(part: Mapping[str, Any]) -> Any:
     value = first_of(part, ("parts", *_RESULT_KEYS))
     if isinstance(value, (list, tuple)) and any(isinstance(v, Mapping) and "type" in v for v in value):
         value = content_of(value)
-    value = tool_arguments("" if value is None else value)
+    return tool_arguments("" if value is None else value)
+
+
+def _result(part: Mapping[str, Any], tools: Mapping[str, str]) -> Message:
+    """The answer of a tool: a content part, or a whole message of role `tool`."""
+    value = _value_of(part)
     call_id = name_of(part, _CALL_ID_KEYS)
     return Message(
         role="tool",

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """The fingerprints of a call's new input and of the action that this answers, computed when first asked for.
+    """The fingerprints of a call's new input and of the action that this answers, and whether somebody speaks in it, computed
+    when first asked for.
 
     Args:
         messages: the conversation, a list of message dicts; or a text.
@@ -21,22 +22,22 @@ class Shown:
 
     def __init__(self, messages: Any, prompt: Any) -> None:
         self._messages, self._prompt = messages, prompt
-        self._found: tuple[Fingerprint | None, Fingerprint | None] | None = None
+        self._found: tuple[Fingerprint | None, Fingerprint | None, bool] | None = None
 
-    def __call__(self) -> tuple[Fingerprint | None, Fingerprint | None]:
-        """Both, None for what is not shown or cannot be read."""
+    def __call__(self) -> tuple[Fingerprint | None, Fingerprint | None, bool]:
+        """All three, None for a fingerprint of what is not shown or cannot be read."""
         if self._found is None:
             try:
                 self._found = self._read()
             except Exception:
-                self._found = None, None
+                self._found = None, None, False
         return self._found
 
-    def _read(self) -> tuple[Fingerprint | None, Fingerprint | None]:
+    def _read(self) -> tuple[Fingerprint | None, Fingerprint | None, bool]:
         from spanfuse.messages import new_input, read_messages
 
         # Not from an iterator: reading it would take the messages away from the call.
         if isinstance(self._messages, Sequence) and not isinstance(self._messages, (str, bytes)):
             read = read_messages(self._messages)
-            return read.input, read.answers
-        return new_input(prompt=self._messages if isinstance(self._messages, str) else self._prompt), None
+            return read.input, read.answers, read.spoken
+        return new_input(prompt=self._messages if isinstance(self._messages, str) else self._prompt), None, False

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spanfuse_schemas import Fingerprint
 from spanfuse_schemas.fingerprint import exact_hash, fingerprint
+from spanfuse_schemas.wording import texts_of
 
 _ERROR_TEXT: Final = re.compile(
     r"""\s*["'\[<(*]*\s*(?:
@@ -32,6 +33,11 @@ _CUT_MARK: Final = re.compile(
 _DIGEST: Final = re.compile(r"\b(?:sha-?(?:1|256|512)|md5|blake2b?|crc32)\W{0,3}[0-9a-f]{8,}", re.IGNORECASE)
 _MARK_CHARS: Final = 200
 """A truncation mark is looked for in this many characters at the end of a text."""
+
+_ECHO_MIN_CHARS: Final = 8
+"""A shorter line, characters, is in the action by chance."""
+_ECHO_MAX_CHARS: Final = 1_024
+"""What is longer is not looked at, characters."""
 
 _RAW: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 """The raw text of a JSON-like value, as `fingerprint` hashes it."""
@@ -84,6 +90,19 @@ def print_of(value: Any) -> Fingerprint:
         return fingerprint(value) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, raw)
     except (ValueError, RecursionError, TypeError):
         return Fingerprint()
+
+
+def echoes(result: Any, arguments: Any, before: Any = "") -> bool:
+    """Whether each line of a short text was said by the action that it answers, one at least, or by the text before it."""
+    if not isinstance(result, str) or not _ECHO_MIN_CHARS <= len(result) <= _ECHO_MAX_CHARS:
+        return False
+    said = "\n".join(texts_of(tool_arguments(arguments)))
+    lines = [line for line in map(str.strip, result.splitlines()) if line]
+    echoed = [line for line in lines if len(line) >= _ECHO_MIN_CHARS and line in said]
+    if not echoed or len(echoed) == len(lines):
+        return bool(echoed)
+    known = set(map(str.strip, before.splitlines())) if isinstance(before, str) else set()
+    return all(line in known or line in echoed for line in lines)
 
 
 def _remembered(value: Any, raw: str) -> Fingerprint:

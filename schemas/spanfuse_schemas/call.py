@@ -13,6 +13,8 @@ Kind = Literal["llm", "tool"]
 CostSource = Literal["reported", "computed", "fallback", "unknown"]
 SessionSource = Literal["explicit", "inherited", "trace"]
 ContentMode = Literal["content", "fingerprint", "structure"]
+_HEX = r"^(?:[0-9a-f]{4})*$"
+"""Whole bytes in pairs."""
 ErrorClass = Literal["", "provider", "client", "tool"]
 
 
@@ -77,10 +79,12 @@ class Message(Record):
     call_id: str = ""
     """For a tool result: id of the tool call that it answers."""
     error: bool = False
-    """For a tool result: the tool failed."""
+    """For a tool result: the tool failed. So may an answer to the agent that comes as a message of the user."""
     restates: bool = False
     """The message begins as the first user message did: the framework states the task anew each turn, with what was
     observed somewhere inside, so that the observation cannot be told from the rest."""
+    echoes: bool = False
+    """All it says was said by the action that it answers, or by the message before that: it observes nothing."""
 
 
 class Action(Record):
@@ -90,6 +94,10 @@ class Action(Record):
     """Name of the tool called; empty for a text."""
     print: Fingerprint
     """Fingerprint of the arguments, or of the text."""
+    wording: str = Field(default="", max_length=132, pattern=_HEX)
+    """The words of the arguments (`spanfuse_schemas.wording.wording`); empty where they are no short prose."""
+    fields: str = Field(default="", max_length=64, pattern=_HEX)
+    """The fields of the arguments (`spanfuse_schemas.wording.fields_of`); empty where they are not told apart."""
     call_id: str = ""
     """Id of the tool call, as the provider gave it."""
 
@@ -179,6 +187,8 @@ class Call(Record):
     `tool`; empty for a success."""
     ttft_ns: int = 0
     """Time to first token, nanoseconds; 0 where unknown."""
+    progress: int | None = Field(default=None, ge=0)
+    """What the agent says it has achieved, as a count that only grows (`spanfuse.progress`); none: it does not say."""
     content: ContentMode = "structure"
     """What the fingerprints were made from: the `content`, `fingerprint` attributes, or neither (`structure`)."""
     history: int = 0
@@ -189,11 +199,22 @@ class Call(Record):
     """All that is new are results of tools that failed."""
     restates: bool = False
     """As `Message.restates`."""
+    echoes: bool = False
+    """As `Message.echoes`; for a tool execution, of its result."""
+    spoken: bool = False
+    """Beside results of tools, the new input holds a message of somebody."""
     answers: Fingerprint | None = None
     """Fingerprint of the action that the new input answers, which is what the last assistant message of the input did;
     none: the agent starts over (see `spanfuse_schemas.fingerprint.action_print`)."""
     answered: tuple[str, ...] = ()
     """Tools that this action called, one entry a call."""
+    wording: str = Field(default="", pattern=_HEX)
+    """As `Action.wording`, of the action that `answers` stands for, if it is a single tool call; for a tool execution, of its
+    arguments."""
+    fields: str = Field(default="", pattern=_HEX)
+    """As `Action.fields`, likewise."""
+    asks: str = Field(default="", pattern=_HEX)
+    """As `Action.wording`, of the single tool call that `action` stands for."""
     action: Fingerprint | None = None
     """Fingerprint of what this call did: its tool calls together, else its text. For a tool execution, of its arguments."""
     called: tuple[str, ...] = ()

@@ -44,8 +44,9 @@ _VOLATILE: Final = re.compile(
     | (?:req|request|call|toolu|chatcmpl|cmpl|resp|trace|span|corr|nonce)[_-]
       (?:(?=[a-f]*\d)[0-9a-f]{6,} | (?=[a-z]*\d+[a-z])[0-9a-z]{8,})\b                     # id of a request
     | (?:request|req|trace|span|correlation)[_-]?id["']?[=:]["']?[\w.-]+                  # the same, by its name
-    | (?:attempts?|retry|retries|try|tries|iteration)(?:_?(?:count|no|num|number))?
+    | (?:attempt|retry|try|iteration)(?:_?(?:count|no|num|number))?
       [=:\#_.-]*\d+(?:/\d+)?\b                                                            # attempt counter
+    | (?:attempts|retries|tries)[\#_.-]*\d+(?:/\d+)?\b                                    # `retries=3` is a setting
     | tmp[a-z0-9_]{8}\b                                                                   # temporary file
     )
     """,
@@ -156,6 +157,11 @@ def _is_short(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def _is_count(value: Any) -> bool:
+    """Whether a value is a number, or the text of one."""
+    return isinstance(value, int) or (isinstance(value, str) and value.isdecimal())
+
+
 def _canonical_text(text: str, depth: int, kind: str) -> Any:
     nested = _parse(text)
     if nested is not None:
@@ -173,7 +179,7 @@ def _canonical_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:
         name = key if isinstance(key, str) else str(key)
         own = key_kind(name) if len(name) <= MAX_CACHED else key_kind.__wrapped__(name)
         item = value[key]
-        masked = own == "masked" and _is_short(item)
+        masked = (own == "masked" and _is_short(item)) or (own == "counter" and _is_count(item))
         out[name] = MASK if masked else _canonical(item, depth + 1, own)
     return out
 

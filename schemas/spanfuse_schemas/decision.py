@@ -65,19 +65,20 @@ class Decision(Record):
     signature: str = ""
     """Optional HMAC over the other fields."""
 
-    def covers(self, new_input: Fingerprint | None, prior: Fingerprint | None = None) -> bool:
+    def covers(self, new_input: Fingerprint | None, prior: Fingerprint | None = None, spoken: bool = False) -> bool:
         """Whether this block applies to a call.
 
         Args:
             new_input: fingerprint of the call's new input; `None`: the caller does not show it.
             prior: fingerprint of the action that this input answers; `None`: there is none.
+            spoken: somebody says something in it beside the results of tools; what they say is no part of the loop.
         """
         if self.scope_of_block == "all":
             return not self.conditional
         if new_input is None or not new_input.canon:
             return not self.conditional
         before = prior.canon if prior else ""
-        return any(self._is_of(p, new_input, before) for p in self.loop)
+        return any(self._is_of(p, new_input, before) for p in self.loop if p.canon or not spoken)
 
     def _is_of(self, p: LoopPrint, new_input: Fingerprint, before: str) -> bool:
         if p.near and alike(p.near, p.size, new_input.near, new_input.size, self.max_distance):

@@ -20,7 +20,7 @@ class Evidence(Record):
     value: float = 0
     """The value that reached it, in the unit of `unit`."""
     unit: str = ""
-    """Unit of `threshold` and `value`: repeats, rounds, calls, calls/min, tokens, s, USD."""
+    """Unit of `threshold` and `value`: repeats, rounds, calls, calls/min, tokens, s, USD, USD/min, USD/call."""
     period: int = 0
     """For a cycle: its length, steps."""
     tool: str = ""

@@ -25,6 +25,11 @@ class Repeat(Rule):
     third that brings the same is not. At most 40, as many as are remembered."""
     min_interval_s: float = Field(default=0, ge=0)
     """A repeat this long after the one before, seconds, is waiting and not counted. Default 0: all are counted."""
+    wait_s: float = Field(default=60, gt=0)
+    """Repeats that all came this long after the one before, seconds, are taken for waiting: at `count` the agent is only
+    nudged. Default 60: who looks once a minute is waiting for something; a loop takes seconds a round."""
+    wait_count: int = Field(default=10, ge=2, le=40)
+    """Repeats of that kind that are still let through. Default 10: ten minutes at the least."""
 
 
 class NoProgress(Repeat):
@@ -33,6 +38,9 @@ class NoProgress(Repeat):
     within: int = Field(default=12, ge=2, le=40)
     """Steps among which the equal ones must lie. Default 12: farther apart, enough has been done between two to look again
     (re-reading a file after some edits)."""
+    failures: int = Field(default=5, ge=2, le=40)
+    """Equal failures that are still let through where other steps brought something new between them; nudged from `count` on.
+    Default 5: three different attempts at one failing test are work, and so may a fourth be."""
 
     exempt: bool = False
     """Asking again is this tool's work (it waits, it polls): what it does is no step to any rule on repetition."""
@@ -57,9 +65,31 @@ class RepeatAction(Rule):
     """A repeat this long after the one before, seconds, is waiting and not counted."""
 
 
-class Near(Rule):
-    """`near.*`: the repeat rules on the canonical text and, where the text is long enough, on its SimHash."""
+class RepeatRefused(Rule):
+    """`repeat.refused`: the provider refuses the same request as wrong, again and again."""
 
+    count: int = Field(default=5, ge=2)
+    """Refusals in a row that are let through. Default 5: a framework tries three times, and may shorten what it sends."""
+
+
+class RepeatPaging(Rule):
+    """`repeat.paging`: the same thing is paged through once more."""
+
+    count: int = Field(default=2, ge=1)
+    """Whole passes that are let through; nudged from the second on. Default 2: a second look may be for something else."""
+
+
+class Near(Rule):
+    """`near.*`: the repeat rules on the canonical text, on the wording of short arguments and, if set so, on the SimHash of
+    long prompts."""
+
+    similarity: float = Field(default=0.6, gt=0, le=1)
+    """Least Jaccard index of the words in the arguments of two actions that ask the same in other words; their numbers have
+    to be equal, and the newest may hold no word that none of the others has. Default 0.6: of four words one may be another."""
+
+    volatile_count: int = Field(default=4, ge=2, le=40)
+    """Values of one argument, all else being equal, that may bring the same result; the next is refused. Default 4: one more
+    than an exact repeat, since each was another question."""
     max_distance: int = Field(default=0, ge=0, le=16)
     """Largest Hamming distance, bits, of the SimHashes of two long prompts that still count as the same; 3 in Manku et al.
     (2007). Default 0, only canonical equality: in prompts made from one long template what differs is what matters, and it
@@ -71,10 +101,38 @@ class Cycle(Rule):
 
     rounds: int = Field(default=3, ge=2)
     """Full rounds on (action, observation) that are still let through."""
+    wait_s: float = Field(default=60, gt=0)
+    """A cycle each of whose rounds took this long, seconds, is taken for waiting: at `rounds` the agent is only nudged. Default
+    60, as for repeats."""
+    wait_rounds: int = Field(default=10, ge=2)
+    """Full rounds of that kind that are still let through. Default 10, as for repeats."""
+    rounds_with_errors: int = Field(default=2, ge=2)
+    """The same where a tool failed on the way round. Default 2: doing what has failed once more is a retry, and so is a
+    round; a third meets the same failure."""
     action_rounds: int = Field(default=6, ge=2)
     """Full rounds on the action alone, with observations that differ, at which the agent is nudged."""
     max_period: int = Field(default=12, ge=2, le=12)
     """Longest period looked for, steps."""
+
+
+class Stagnation(Rule):
+    """`stagnation`: hardly any step does or sees anything new."""
+
+    window: int = Field(default=30, ge=8, le=40)
+    """Steps judged together; at most 40, as many as are remembered. Default 30: two and a half of the longest cycles."""
+    nudge_below: float = Field(default=0.3, ge=0, le=1)
+    """Share of new steps in the window under which the agent is nudged."""
+    block_below: float = Field(default=0.15, ge=0, le=1)
+    """Share under which it is blocked. Default 0.15: not five in thirty; agents that get on have more than half."""
+    echoes: int = Field(default=5, ge=3, le=40)
+    """Steps in a row whose observation only says what the action said that are still let through; nudged two before. Default
+    5: tools that answer with what they were given exist, and one may be used some times in a row."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Stagnation:
+        if self.block_below > self.nudge_below:
+            raise ValueError(f"block_below {self.block_below} lies above nudge_below {self.nudge_below}")
+        return self
 
 
 class Errors(Rule):
@@ -126,10 +184,16 @@ class Rules(Settings):
     """Same new input in a row while the history does not grow: the agent starts over."""
     repeat_action: RepeatAction = Field(default=RepeatAction(), alias="repeat.action")
     """Same action in a row, with different observations."""
+    repeat_refused: RepeatRefused = Field(default=RepeatRefused(), alias="repeat.refused")
+    """The provider refuses the same request as wrong."""
+    repeat_paging: RepeatPaging = Field(default=RepeatPaging(), alias="repeat.paging")
+    """The same thing is paged through once more."""
     near: Near = Near()
     """The first three on canonical text and SimHash; counts as theirs."""
     cycle: Cycle = Cycle()
     """Rounds of period 2 to 12."""
+    stagnation: Stagnation = Stagnation()
+    """Hardly any step is new."""
     drift: DriftRule = DriftRule()
     """The agent follows an instruction that stands in a tool result."""
     safety_drift: SafetyDrift = SafetyDrift()
@@ -174,13 +238,17 @@ RULE_NAMES: Final = tuple((f.alias or name) for name, f in Rules.model_fields.it
 """Keys of `Policy.rules`, in order."""
 
 
+_OF_STEPS: Final = ("repeat.", "near", "cycle", "stagnation")
+
+
 class Override(Settings):
     """Settings for some calls only. All of `agent`, `tool` and `team` that are given must match; later ones win."""
 
     agent: str | None = None
     """Agent's name; `*` and `?` as in a shell."""
     tool: str | None = None
-    """Tool's name; `*` and `?` as in a shell. Only `repeat.*` and `near` know the tool."""
+    """Tool's name; `*` and `?` as in a shell. Only `repeat.*`, `near`, `cycle` and `stagnation` know the tool: that of the
+    newest step."""
     team: str | None = None
     """Team's name; `*` and `?` as in a shell."""
     rules: dict[str, dict[str, Any]]
@@ -190,10 +258,10 @@ class Override(Settings):
     def _checked(self) -> Override:
         """Fail now, not when the first call matches."""
         Rules.model_validate(self.rules)
-        deaf = [name for name in self.rules if self.tool is not None and not name.startswith(("repeat.", "near"))]
+        deaf = [name for name in self.rules if self.tool is not None and not name.startswith(_OF_STEPS)]
         if deaf:
             raise ValueError(
-                f"an override for a tool cannot change {', '.join(deaf)}: only repeat.* and near know the tool"
+                f"an override for a tool cannot change {', '.join(deaf)}: only repeat.*, near, cycle and stagnation know it"
             )
         return self
 

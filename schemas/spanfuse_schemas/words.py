@@ -44,6 +44,8 @@ _KEPT_WORDS: Final = _set(
     "deadline due scheduled next continuation thread version revision rev commit sha md digest checksum etag max min"
 )
 _MASKED_WORDS: Final = _set("nonce uuid guid ulid timestamp ts elapsed latency took uptime pid")
+_COUNTING_WORDS: Final = _set("seq sequence seed iteration try tries")
+"""A number under such a key tells one attempt from the next."""
 _TIME_WORDS: Final = _set(
     "time date datetime epoch unix utc gmt when at created updated modified sent received issued expires expiry exp iat nbf now"
 )
@@ -61,10 +63,13 @@ LINKS: Final = _set("at is was of") | {""}
 
 @lru_cache(maxsize=4096)
 def key_kind(key: str) -> str:
-    """What a key says about its value: `kept`, `masked`, `id` (masked where it looks random), `time` or nothing."""
+    """What a key says about its value: `kept`, `masked`, `counter` (masked if a number), `id` (masked where it looks random),
+    `time` or nothing."""
     words = [w.lower() for w in _KEY_WORDS.findall(key[:MAX_CACHED])]
-    if any(w in _COUNTER_WORDS for w in words):
+    if any(w in _COUNTER_WORDS for w in words) and not any(w in ("max", "min") for w in words):
         return "masked"
+    if any(w in _COUNTING_WORDS for w in words):
+        return "counter"
     if any(w in _KEPT_WORDS for w in words):
         return "kept"
     if "_".join(words) in _MASKED_KEYS or any(w in _MASKED_WORDS for w in words):

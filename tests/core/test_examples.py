@@ -113,7 +113,7 @@ def test_five_provider_failures_in_a_minute_open_the_breaker() -> None:
 
 
 def test_client_errors_do_not_open_the_breaker() -> None:
-    calls = (failure("400", at=i, error_class="client") for i in range(10))
+    calls = (failure("400", at=i, error_class="client", text=f"question {i}") for i in range(10))
     assert play(calls).quiet
 
 
@@ -216,7 +216,9 @@ def _restating(action: str, step: int, growth: str) -> dict[str, str]:
     return {"role": "user", "content": f"{task}\nStep {step}. So far: {growth}\nLast action: {action}"}
 
 
-@pytest.mark.parametrize(("actions", "stops"), [("abcdefgh", None), ("abcbdbef", 6), ("aaaaaaaa", 3)])
+@pytest.mark.parametrize(
+    ("actions", "stops"), [("abcdefgh", None), ("abcbdbef", None), ("abbcbbbd", 7), ("aaaaaaaa", 3)]
+)
 def test_an_agent_whose_framework_restates_the_task_is_judged_by_its_actions(actions: str, stops: int | None) -> None:
     history: list[dict[str, Any]] = [_restating("none", 0, "")]
     calls, growth = [], ""
@@ -232,10 +234,20 @@ def test_an_agent_whose_framework_restates_the_task_is_judged_by_its_actions(act
     assert play(calls).blocked_at == stops
 
 
-@pytest.mark.parametrize(("between", "stops"), [(4, True), (5, False)])
-def test_looking_again_after_enough_other_work_is_no_repeat(between: int, stops: bool) -> None:
+def test_looking_again_after_other_work_is_no_repeat() -> None:
     steps = []
-    for i in range(3):
+    for i in range(6):
         steps.append(("view", {"path": "a.py"}, "the text of the file, as it stands"))
+        steps.append(("edit", {"path": f"f{i}"}, f"ok {i}"))
+    assert play(tool_loop(steps)).quiet
+
+
+@pytest.mark.parametrize(("between", "stops"), [(1, True), (2, False)])
+def test_the_same_failure_is_followed_across_other_work_within_twelve_steps(between: int, stops: bool) -> None:
+    steps: list[tuple[str, Any, str]] = []
+    for i in range(6):
+        steps.append(("test", {}, "Error: expected 7, got 6"))
         steps += [("edit", {"path": f"f{i}.{k}"}, f"ok {i}.{k}") for k in range(between)]
-    assert (play(tool_loop(steps)).blocked_at is not None) is stops
+    run = play(tool_loop(steps))
+    assert (run.blocked_at is not None) is stops
+    assert run.detections[0].action == "nudge"

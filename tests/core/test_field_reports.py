@@ -78,15 +78,16 @@ def test_r008_reading_a_stream_is_progress() -> None:
 
 def test_r010_a_failing_test_between_peeks_is_found() -> None:
     steps: Steps = []
-    for f in "abc":
+    for f in "abcdef":
         steps += [("test", {}, "1 failed"), ("read", {"path": f}, f"text of {f}")]
-    blocked(steps, 5, "repeat.no_progress")
+    quiet(steps[:6], "repeat.no_progress")  # a nudge
+    blocked(steps, 9, "repeat.no_progress")
     quiet([(n, a, r if n == "read" else f"{i} failed") for i, (n, a, r) in enumerate(steps)])
 
 
 def test_r011_polls_are_judged_by_their_results_and_cycles_of_three_are_found() -> None:
     quiet([("poll", "h", r) for r in ("10%", "40%", "done")])
-    blocked([("read", 1, "X"), ("edit", 2, "Error: no match"), ("test", 3, "Error: failed")] * 4, 9, "cycle")
+    blocked([("read", 1, "X"), ("edit", 2, "Error: no match"), ("test", 3, "Error: failed")] * 4, 6, "cycle")
 
 
 def test_r012_two_successful_calls_in_turn_are_a_cycle() -> None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from spanfuse.messages import read_messages
-from spanfuse.texts import looks_failed
+from spanfuse.texts import looks_failed, print_of
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Action, Call, Decision, Detection, Policy, Rules
 from spanfuse_schemas.fingerprint import action_print, fingerprint
+from spanfuse_schemas.wording import fields_of, wording
 
 START_NS = 1_750_000_000 * 10**9
 SECOND = 10**9
@@ -58,8 +59,13 @@ def llm(
             "input": read.input,
             "failed": bool(read.messages) and all(m.error for m in read.messages),
             "restates": any(m.restates for m in read.messages),
+            "echoes": bool(read.messages) and all(m.echoes for m in read.messages),
             "answers": read.answers,
+            "spoken": read.spoken,
             "answered": tuple(a.tool for a in read.prior if a.tool),
+            "wording": read.prior[0].wording if len(read.prior) == 1 else "",
+            "fields": read.prior[0].fields if len(read.prior) == 1 else "",
+            "asks": actions[0].wording if len(actions) == 1 else "",
             "called": tuple(a.tool for a in actions if a.tool),
             "action": action_print(actions),
             **fields,
@@ -77,7 +83,7 @@ def tool(
 ) -> Call:
     """A tool execution span."""
     start = START_NS + round(at * SECOND)
-    actions = (Action(tool=name, print=fingerprint(arguments)),)
+    actions = (Action(tool=name, print=print_of(arguments)),)
     return Call(
         **{
             "kind": "tool",
@@ -90,6 +96,8 @@ def tool(
             "content": "content",
             "called": (name,),
             "action": action_print(actions),
+            "wording": wording(arguments),
+            "fields": fields_of(arguments),
             "output": fingerprint(result),
             "error_type": error or ("error" if looks_failed(result) else ""),
             "error_class": "tool" if error or looks_failed(result) else "",
@@ -132,7 +140,7 @@ def play(calls: Iterable[Call], rules: Policy | None = None, *, session: Session
     for call in calls:
         if call.kind == "llm":
             held = run.session.decision
-            if held and held.action == "block" and not _over(held, call) and held.covers(call.input, call.answers):
+            if held and held.action == "block" and not _over(held, call) and held.covers(call.input, call.answers, call.spoken):
                 run.blocked_at, run.rule = index, held.rule
                 return run
             index += 1

@@ -102,7 +102,7 @@ def _verdict(turn: Turn, current: Decision, blocks: list[Finding]) -> Literal["g
     if actions:
         return "bad" if hexed(turn.pending) in actions else "good"
     if current.loop:
-        return "bad" if call.input is not None and current.covers(call.input, call.answers) else "good"
+        return "bad" if call.input is not None and current.covers(call.input, call.answers, call.spoken) else "good"
     return "bad" if any(f.rule == current.rule for f in blocks) else "good"
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.core.steps import Step
+from spanfuse_processor.core.steps import Step, unhurried
 from spanfuse_processor.core.turn import hexed
 from spanfuse_schemas import Call, Evidence, LoopPrint
 from spanfuse_schemas.detection import DetectionAction, Mode
+from spanfuse_schemas.policy import Repeat
 
 
 @dataclass(slots=True, frozen=True)
@@ -40,6 +41,14 @@ class Finding:
 def action_of(mode: Mode) -> DetectionAction:
     """What a mode asks for; a rule in shadow asks for what it would do."""
     return mode if mode == "warn" or mode == "nudge" else "block"
+
+
+def patience(mode: Mode, rule: Repeat, steps: Sequence[Step], count: int) -> DetectionAction:
+    """What a rule on repeats asks for: at most a nudge as long as the agent only waits."""
+    action = action_of(mode)
+    if action == "block" and count < rule.wait_count and unhurried(steps, rule.wait_s):
+        return "nudge"
+    return action
 
 
 def prints_of(steps: Iterable[Step]) -> tuple[LoopPrint, ...]:

@@ -65,9 +65,36 @@ class Roster:
         """Where these runs began: span, time, and money the session had spent before."""
 
 
+class Refusals:
+    """A row of one request that the provider refused as wrong."""
+
+    __slots__ = ("canon", "count", "since_ns", "span_id", "spent")
+
+    def __init__(self) -> None:
+        self.canon = self.count = 0
+        self.span_id = self.since_ns = self.spent = 0
+        """Where it began: span, time, and money the session had spent before."""
+
+
+class Pages:
+    """A tool that is called with one number changed."""
+
+    __slots__ = ("fields", "passes", "row", "since_ns", "span_id", "spent", "tool")
+
+    def __init__(self) -> None:
+        self.tool, self.fields = "", b""
+        """Of the last call."""
+        self.row = 0
+        """Calls in a row whose number grew."""
+        self.passes = 0
+        """Times that it fell back after a row of some length."""
+        self.span_id = self.since_ns = self.spent = 0
+
+
 RECORDS: Final[dict[str, type[Any]]] = {
     "roster": Roster,
-    "strayed": Strayed,
+    "refusals": Refusals,
+    "pages": Pages,
     "velocity": Velocity,
     "velocity_cost": Minutes,
     "velocity_burn": Burn,
@@ -75,6 +102,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
     "spend_creep": Creep,
     "context": ContextTiers,
     "failures": Failures,
+    "strayed": Strayed,
 }
 """What single rules remember, by the name of its slot in `SessionState`: a class of plain fields. It is none, and takes no
 room, until its rule makes one."""
@@ -108,7 +136,10 @@ class SessionState:
         "lanes",
         "last_ns",
         "open_tools",
+        "pages",
+        "progress",
         "prompts",
+        "refusals",
         "roster",
         "seen",
         "spend_creep",
@@ -157,8 +188,8 @@ class SessionState:
         self.spend_idle: Idle | None = None
         self.spend_creep: Creep | None = None
         self.context: ContextTiers | None = None
-        self.strayed: Strayed | None = None
         self.roster: Roster | None = None
+        self.strayed: Strayed | None = None
         self.fired: dict[str, int] = {}
         """When each rule and action last fired: a detection is told once, not once a call."""
         self.decision: Decision | None = None
@@ -166,6 +197,10 @@ class SessionState:
         self.cooldown_s = 0.0
         """Present cooldown of the breaker, seconds; 0 before the first trip."""
         self.epoch = 0
+        self.refusals: Refusals | None = None
+        self.pages: Pages | None = None
+        self.progress = 0
+        """The highest count of its own progress that the agent has reported."""
         self.awaited = ""
         """Agent whose next call a conditional block waits for."""
 
@@ -183,7 +218,8 @@ class SessionState:
             {name: _dump(lane) for name, lane in self.lanes.items()},
             self.open_tools, self.tool_actions, self.tool_spans,
             self.errors, self.fired, self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
-            self.awaited, {name: _dump(record) for name in RECORDS if (record := getattr(self, name)) is not None},
+            self.awaited, self.progress,
+            {name: _dump(record) for name in RECORDS if (record := getattr(self, name)) is not None},
         ]  # fmt: skip
         return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
 
@@ -210,7 +246,7 @@ class SessionState:
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
             seen, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors,
-            state.fired, decision, state.cooldown_s, state.epoch, state.awaited, records,
+            state.fired, decision, state.cooldown_s, state.epoch, state.awaited, state.progress, records,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
         state.steps = Steps.restore(steps)

@@ -10,13 +10,19 @@ A call without a history is a prompt: its step is the prompt itself, since nothi
 from __future__ import annotations
 
 from collections import deque
-from itertools import takewhile
+from collections.abc import Callable, Sequence
+from itertools import pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
 
 RING: Final = 40
 """Steps remembered: the window of the repeat rules, which holds three rounds of the longest period."""
 MAX_PERIOD: Final = 12
 """Longest cycle."""
+WEAK_CHARS: Final = 24
+"""A success that says no more than this, characters, is weak evidence: "ok", "0 errors", nothing at all."""
+TELLING_CHARS: Final = 128
+"""An observation that is the same, and of at least this length, characters, says that nothing new was found. Shorter ones
+("Email sent.") are the same for different deeds."""
 
 
 class Step(NamedTuple):
@@ -38,8 +44,14 @@ class Step(NamedTuple):
     """Tool of the action, where it is a single one."""
     error: bool
     """The tool failed."""
-    weak: bool
-    """The observation is a short success ("", "ok"): that it is the same again says little by itself."""
+    size: int
+    """Length of the observation, characters."""
+    wording: bytes
+    """Words in the arguments of a single tool; empty: unknown."""
+    fields: bytes
+    """Hashes of the fields of its arguments; empty: unknown."""
+    echo: bool
+    """The observation only says what the action did."""
     novel: bool
     """No step among those remembered was equal to it when it came."""
     agent: int
@@ -54,6 +66,48 @@ class Step(NamedTuple):
     """End of that span."""
     spent: int
     """Money the session had spent before it, nano-dollars."""
+
+    @property
+    def weak(self) -> bool:
+        """Whether the observation is a short success ("", "ok"): that it is the same again says little by itself."""
+        return not self.error and self.size <= WEAK_CHARS
+
+    @property
+    def telling(self) -> bool:
+        """Whether the observation, seen again after another action, says that this brought nothing new."""
+        return self.error or self.size >= TELLING_CHARS
+
+
+def matching(steps: Sequence[Step], is_equal: Callable[[Step], bool], *, since_progress: bool) -> list[Step]:
+    """The steps that are equal to one in question.
+
+    Args:
+        since_progress: only those since another one brought something new: "ok" again after each edit is no loop.
+    """
+    if not since_progress:
+        return [step for step in steps if is_equal(step)]
+    found: list[Step] = []
+    for step in reversed(steps):
+        if is_equal(step):
+            found.append(step)
+        elif step.novel:
+            break
+    return found[::-1]
+
+
+def close_together(steps: Sequence[Step], interval_s: float) -> list[Step]:
+    """The steps at the end of which each came sooner after the one before than an interval, seconds; 0: all."""
+    kept = list(steps[-1:])
+    for step in reversed(steps[:-1]):
+        if interval_s and kept[-1].end_ns - step.end_ns >= interval_s * 1e9:
+            break
+        kept.append(step)
+    return kept[::-1]
+
+
+def unhurried(steps: Sequence[Step], wait_s: float) -> bool:
+    """Whether each step came at least that long, seconds, after the one before: the agent waits for something."""
+    return len(steps) > 1 and all(b.end_ns - a.end_ns >= wait_s * 1e9 for a, b in pairwise(steps))
 
 
 _GOLDEN: Final = 0x9E3779B97F4A7C15
@@ -77,19 +131,32 @@ def _extend(symbols: deque[int], runs: list[int]) -> None:
 class Steps:
     """The last steps, and for each period how long the sequence has been repeating itself."""
 
-    __slots__ = ("action_runs", "actions", "canons", "repeats", "ring", "runs", "unknown")
+    __slots__ = (
+        "action_runs",
+        "actions",
+        "canons",
+        "observations",
+        "observed_again",
+        "repeats",
+        "ring",
+        "runs",
+        "unknown",
+    )
 
     def __init__(self) -> None:
         self.ring: deque[Step] = deque(maxlen=RING)
         self.canons: deque[int] = deque(maxlen=RING)
         """Canonical symbols; an unknown identity gets a symbol of its own, so that it equals nothing."""
         self.actions: deque[int] = deque(maxlen=RING)
+        self.observations: deque[int] = deque(maxlen=RING)
         self.runs = [0] * (MAX_PERIOD + 1)
         """runs[p]: how many of the last steps in a row equal the step p before them."""
         self.action_runs = [0] * (MAX_PERIOD + 1)
         """The same on actions alone."""
         self.repeats = False
         """Whether the newest step's action is among those before it; if not, no rule on repetition has anything to see."""
+        self.observed_again = False
+        """Whether the newest step's observation is among those before it."""
         self.unknown = 0
 
     def append(self, step: Step) -> None:
@@ -97,6 +164,8 @@ class Steps:
         self.ring.append(step)
         canon, action = self._symbol(step.canon), self._symbol(step.action)
         self.repeats = action in self.actions
+        self.observed_again = step.observation != 0 and step.observation in self.observations
+        self.observations.append(step.observation)
         self.canons.append(canon)
         self.actions.append(action)
         if self.repeats:
@@ -113,6 +182,7 @@ class Steps:
     def drop_last(self) -> None:
         """Take the newest step back, since it turns out to be part of a larger one."""
         self.ring.pop()
+        self.observations.pop()
         for symbols, runs in ((self.canons, self.runs), (self.actions, self.action_runs)):
             symbols.pop()
             kept = list(symbols)
@@ -147,16 +217,19 @@ class Steps:
                 break
             if errors and not step.error:
                 break
-            if row and min_interval_s and row[-1].end_ns - step.end_ns >= min_interval_s * 1e9:
-                break
             row.append(step)
-        return row[::-1]
+        return close_together(row[::-1], min_interval_s)
 
     def distinct(self, period: int) -> bool:
         """Whether the last `period` steps are more than one step repeated."""
         canons = self.canons
         first = canons[-1]
         return any(canons[-i] != first for i in range(2, period + 1))
+
+    def failing(self, period: int) -> bool:
+        """Whether a tool failed in one of the last `period` steps."""
+        ring = self.ring
+        return any(ring[-i].error for i in range(1, min(period, len(ring)) + 1))
 
     def cycling(self) -> bool:
         """Whether a cycle is growing: at least two full rounds of some period."""
@@ -170,18 +243,21 @@ class Steps:
     def snapshot(self) -> list[Any]:
         """The ring, the runs, and the number of unknown symbols; the symbols follow from them."""
         ring = [tuple(s) for s in self.ring]
-        return [ring, self.runs, self.action_runs, self.repeats, self.unknown] if ring else []
+        flags = self.repeats, self.observed_again
+        return [ring, self.runs, self.action_runs, flags, self.unknown] if ring else []
 
     @classmethod
     def restore(cls, data: list[Any]) -> Steps:
         """The inverse of `snapshot`."""
         steps = cls()
         if data:
-            ring, steps.runs, steps.action_runs, steps.repeats, steps.unknown = data
+            ring, steps.runs, steps.action_runs, flags, steps.unknown = data
+            steps.repeats, steps.observed_again = flags
             steps.ring.extend(Step(*s) for s in ring)
             unknown = steps.unknown - sum(not s.canon for s in steps.ring) - sum(not s.action for s in steps.ring)
             steps.unknown = unknown
             for step in steps.ring:
                 steps.canons.append(steps._symbol(step.canon))
                 steps.actions.append(steps._symbol(step.action))
+                steps.observations.append(step.observation)
         return steps

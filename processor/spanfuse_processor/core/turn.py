@@ -13,8 +13,8 @@ from spanfuse_schemas import Call, Fingerprint, Message, Rules
 from spanfuse_schemas.fingerprint import alike, input_print
 from spanfuse_schemas.policy import Near
 
-WEAK_CHARS: Final = 24
-"""A success that says no more than this, characters, is weak evidence: "ok", "0 errors", nothing at all."""
+NOTHING: Final = Fingerprint(exact="0" * 15 + "1", canon="0" * 15 + "1")
+"""What an agent observes that is called again with nothing after its own last message."""
 
 
 class Turn(NamedTuple):
@@ -29,6 +29,8 @@ class Turn(NamedTuple):
     """The lane's run of equal prompts, which this call has extended or begun; none where it says nothing of prompts."""
     pending: int = 0
     """Canonical hash of the tool calls this call issued; 0: none, or unknown. Their observation comes with the next call."""
+    pending_wording: bytes = b""
+    """Words in the arguments of a single one; empty: unknown."""
     pending_rules: Rules | None = None
     """The settings for the tool of `pending`."""
     again: bool = False
@@ -48,6 +50,11 @@ def hexed(value: int) -> str:
 def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
     """Bring a call into the session's step model."""
     agent, team = call.agent, call.team
+    if call.progress is not None and call.progress > session.progress:
+        session.progress = call.progress
+        session.steps.clear()  # it says that it gets on: what it did so far is no row with what it does now
+        session.prompts.clear()
+        session.lanes.clear()
     if call.kind == "tool":
         step, again = _tool_step(session, call, book)
         return Turn(call, book.of(agent, team, step.tool if step else ""), step, again=again)
@@ -60,7 +67,7 @@ def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
     if acted is None or not call.called or not acted.canon:
         return Turn(call, rules, step, run)
     tool = call.called[0] if len(call.called) == 1 else ""
-    return Turn(call, rules, step, run, int(acted.canon, 16), book.of(agent, team, tool))
+    return Turn(call, rules, step, run, int(acted.canon, 16), bytes.fromhex(call.asks), book.of(agent, team, tool))
 
 
 def _tool_step(session: SessionState, call: Call, book: RuleBook) -> tuple[Step | None, bool]:
@@ -70,20 +77,27 @@ def _tool_step(session: SessionState, call: Call, book: RuleBook) -> tuple[Step 
         The step, and whether the span tells of an execution that another span has told of.
     """
     action = call.action
-    if action is None or not action.canon or call.output is None:
+    if action is None or not action.canon or (call.output is None and _told_by_turns(session.steps)):
         return None, False
     tool = call.called[0] if call.called else ""
-    result = input_print((Message(role="tool", print=call.output),)) or call.output
+    output = call.output or Fingerprint()
+    result = input_print((Message(role="tool", print=output),)) or output
     step = _step("tool", session, call, action, result, tool, bool(call.error_type))
     if _told_before(session.steps, step):
         return None, True
-    session.open_tools = [*session.open_tools[-15:], tool]
+    if call.output is not None:
+        session.open_tools = [*session.open_tools[-15:], tool]
     if _exempt(call, (tool,), book):
         return None, False
     last = session.steps.last
     if last and last.kind == "tool" and last.parent == step.parent and call.start_ns < last.end_ns:
         step = _joined(session, call.agent, last, step)
     return _append(session, call.agent, step), False
+
+
+def _told_by_turns(steps: Steps) -> bool:
+    """Whether model calls tell what tools bring, so that a span without a result adds nothing."""
+    return any(step.kind == "turn" for step in steps.ring)
 
 
 def _exempt(call: Call, tools: Sequence[str], book: RuleBook) -> bool:
@@ -117,6 +131,10 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
         observation=0,
         tool="",
         error=last.error and sibling.error,
+        size=last.size + sibling.size,
+        wording=b"",
+        fields=b"",
+        echo=last.echo and sibling.echo,
         span_id=sibling.span_id,
         end_ns=max(last.end_ns, sibling.end_ns),
     )
@@ -125,13 +143,17 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
 def _turn_step(session: SessionState, call: Call, book: RuleBook) -> Step | None:
     """The action that the last assistant message took, and what came back."""
     action, tools = call.answers, call.answered
-    if (session.open_tools and tools and _restated(session, tools)) or action is None or call.input is None:
+    if (session.open_tools and tools and _restated(session, tools)) or action is None:
         return None
     if tools and _exempt(call, tools, book):
         return None
     tool = tools[0] if len(tools) == 1 else ""
-    step = _step("turn", session, call, action, call.input, tool, call.failed, call.restates)
-    return None if _is_sibling(session.steps, call, step) else _append(session, call.agent, step)
+    step = _step("turn", session, call, action, call.input or NOTHING, tool, call.failed, call.restates)
+    if _is_sibling(session.steps, call, step):
+        return None
+    if not tools and step.novel and not call.failed and any(s.tool for s in session.steps.ring):
+        session.steps.clear()  # somebody asked something new: what was done for the last question is no row with it
+    return _append(session, call.agent, step)
 
 
 def _restated(session: SessionState, tools: Sequence[str]) -> bool:
@@ -187,8 +209,11 @@ def _step(
         obs,
         tool,
         error,
-        not error and observation.size <= WEAK_CHARS,
-        not canon or canon not in session.steps.canons,
+        observation.size,
+        bytes.fromhex(call.wording),
+        bytes.fromhex(call.fields),
+        call.echoes,
+        act not in session.steps.actions if restated else not canon or canon not in session.steps.canons,
         crc32(call.agent.encode("utf-8", "surrogatepass")) if call.agent else 0,
         restated,
         int(call.span_id, 16),

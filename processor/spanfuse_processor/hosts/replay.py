@@ -145,7 +145,7 @@ def refused(standing: Decision, call: Call) -> bool:
         return False
     if standing.expires_at_ns is not None and standing.expires_at_ns <= call.start_ns:
         return False
-    return standing.covers(call.input, call.answers)
+    return standing.covers(call.input, call.answers, call.spoken)
 
 
 def replay_files(

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, MAX_ITEMS, Prints, read_actions, read_messages
-from spanfuse.texts import is_truncated, looks_failed, print_of, tool_arguments
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE, MAX_ITEMS, Prints, is_spoken, read_actions, read_messages
+from spanfuse.texts import echoes, is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
 from spanfuse_processor.otlp.drift import sketch
 from spanfuse_processor.otlp.failure import error_message
@@ -17,6 +17,7 @@ from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.names import normal_name
+from spanfuse_schemas.wording import fields_of, wording
 
 MAX_SIZE: Final = 2**31
 """Longest text that a stated fingerprint can be of, characters: the sizes of a turn's items are added up."""
@@ -32,18 +33,26 @@ class Content:
     reply: Messages = None
     failed: bool = False
     """For a tool execution: its result reads as an error."""
+    echoes: bool = False
+    """For a tool execution: as `Call.echoes`."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of `Call` that fingerprints fill."""
         prints = self.prints
+        done = prints.prior if prints.output is None else prints.actions
         return {
             "content": self.mode,
             "history": prints.history,
             "input": prints.input or input_print(prints.messages),
             "failed": bool(prints.messages) and all(m.error for m in prints.messages),
             "restates": any(m.restates for m in prints.messages),
+            "echoes": self.echoes or (bool(prints.messages) and all(m.echoes for m in prints.messages)),
             "answers": action_print(prints.prior),
             "answered": tuple(a.tool for a in prints.prior if a.tool),
+            "spoken": is_spoken(prints.messages),
+            "wording": done[0].wording if len(done) == 1 else "",
+            "fields": done[0].fields if len(done) == 1 else "",
+            "asks": prints.actions[0].wording if len(prints.actions) == 1 and prints.output is None else "",
             "action": action_print(prints.actions),
             "called": tuple(a.tool for a in prints.actions if a.tool),
             "output": prints.output,
@@ -138,12 +147,17 @@ def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: b
     arguments, result = find(attributes, dialect.tool_arguments), find(attributes, dialect.tool_result)
     if result is None and failed:
         result = error_message(span) or None
-    known = Fingerprint() if arguments is None else _print(_unwrapped(arguments))
+    given = _unwrapped(arguments)
+    known = Fingerprint() if arguments is None else _print(given)
+    if result is None and any(attributes.get(key) == "" for key in dialect.tool_result if isinstance(key, str)):
+        result = ""  # it brought nothing, and says so
     plain = _unwrapped(result)
     output = None if plain is None else _print(plain)
-    action = Action(tool=tool, print=known, call_id=call_id)
+    action = Action(tool=tool, print=known, call_id=call_id, wording=wording(given), fields=fields_of(given))
     mode: ContentMode = "structure" if arguments is None and result is None else "content"
-    return Content(mode, Prints(actions=(action,), output=output), failed=looks_failed(plain))
+    return Content(
+        mode, Prints(actions=(action,), output=output), failed=looks_failed(plain), echoes=echoes(plain, arguments)
+    )
 
 
 def _unwrapped(value: Any) -> Any:

@@ -16,7 +16,7 @@ from spanfuse_processor.otlp.provider import provider_and_model
 from spanfuse_processor.otlp.span import Span
 from spanfuse_processor.otlp.traces import Node, Traces
 from spanfuse_processor.otlp.usage import finish_reason, read_usage, reported_cost, ttft_ns
-from spanfuse_processor.otlp.values import Keys, bounded, find, name
+from spanfuse_processor.otlp.values import Keys, bounded, find, name, number
 from spanfuse_schemas import Call, CallBatch, Tokens
 from spanfuse_schemas.call import CostSource
 
@@ -58,6 +58,12 @@ class _View(NamedTuple):
     dialect: Dialect
     role: Role
     node: Node
+
+
+def _progress(span: Span) -> int | None:
+    """What the agent says it has achieved."""
+    said = number(span.attributes.get("spanfuse.progress"))
+    return int(said) if said is not None and 0 <= said < 2**53 else None
 
 
 class Normaliser:
@@ -196,6 +202,7 @@ class Normaliser:
             "start_ns": start,
             "end_ns": end,
             "operation": _OPERATIONS.get(operation, operation),
+            "progress": _progress(span),
             **self._identity(view),
         }
 

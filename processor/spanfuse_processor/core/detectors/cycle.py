@@ -7,9 +7,11 @@ As in repeat.no_progress, a cycle that the next observation would complete is fo
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from spanfuse_processor.core.finding import Finding, action_of, evidence, prints_of
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.core.steps import Step, Steps
+from spanfuse_processor.core.steps import Step, Steps, unhurried
 from spanfuse_processor.core.turn import Turn
 from spanfuse_schemas.policy import Cycle
 
@@ -32,13 +34,17 @@ def _look(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) -> Findi
     foreseen = turn.pending != 0 and turn.pending in steps.actions
     if not (done_step or foreseen):
         return None
+    fewest = min(rule.rounds, rule.rounds_with_errors)
     for period in range(2, rule.max_period + 1):
         done = steps.runs[period]
-        needed = (rule.rounds - 1) * period
+        if done + foreseen < (fewest - 1) * period:
+            continue
+        rounds = rule.rounds_with_errors if steps.failing(period) else rule.rounds
+        needed = (rounds - 1) * period
         if done_step and done >= needed and steps.distinct(period):
-            return _finding(steps, session, turn, rule, period, foreseen=False)
+            return _finding(steps, session, turn, rule, period, rounds, foreseen=False)
         if foreseen and done == needed - 1 and _completes(steps, turn, period):
-            return _finding(steps, session, turn, rule, period, foreseen=True)
+            return _finding(steps, session, turn, rule, period, rounds, foreseen=True)
     return _on_actions(steps, session, turn, rule) if done_step else None
 
 
@@ -50,21 +56,26 @@ def _completes(steps: Steps, turn: Turn, period: int) -> bool:
     return expected.kind == "turn" and expected.action == turn.pending
 
 
-def _finding(steps: Steps, session: SessionState, turn: Turn, rule: Cycle, period: int, *, foreseen: bool) -> Finding:
+def _finding(
+    steps: Steps, session: SessionState, turn: Turn, rule: Cycle, period: int, rounds: int, *, foreseen: bool
+) -> Finding:
     ring = steps.ring
     round_ = list(ring)[-period:]
-    first = ring[-min(len(ring), rule.rounds * period - foreseen)]
+    first = ring[-min(len(ring), rounds * period - foreseen)]
+    gone = (steps.runs[period] + foreseen) // period + 1
+    waits = gone < rule.wait_rounds and unhurried(list(ring)[::-1][::period][: gone - foreseen][::-1], rule.wait_s)
+    action = action_of(rule.mode)
     return Finding(
         rule="cycle",
         mode=rule.mode,
-        action=action_of(rule.mode),
-        message=_message(round_, rule.rounds),
+        action="nudge" if waits and action == "block" else action,
+        message=_message(round_, gone) + _agents(session, round_),
         evidence=evidence(
             session,
             turn.call,
             (first.span_id, first.end_ns, first.spent),
-            count=rule.rounds,
-            threshold=rule.rounds,
+            count=gone,
+            threshold=rounds,
             unit="rounds",
             period=period,
         ),
@@ -83,6 +94,13 @@ def _message(steps: list[Step], rounds: int) -> str:
         f"The same {len(steps)} steps{_tools(steps)} went round {rounds} times with the same results. Leave the cycle: take "
         "another step, or finish with what is known."
     )
+
+
+def _agents(session: SessionState, steps: list[Step]) -> str:
+    """Who takes part, where they are several."""
+    parties = {step.agent for step in steps}
+    names = [name for name in session.lanes if name and crc32(name.encode("utf-8", "surrogatepass")) in parties]
+    return f" (Agents: {', '.join(names)}.)" if len(names) > 1 else ""
 
 
 def _on_actions(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) -> Finding | None:

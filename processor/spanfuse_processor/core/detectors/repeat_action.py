@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence
 from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn
 
 
@@ -30,8 +31,8 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         rule="repeat.action",
         mode=rule.mode,
         action="block" if block else "warn" if action_of(rule.mode) == "warn" else "nudge",
-        message=f"{what} {len(run)} times in a row with the same arguments, each time with another result. If you are "
-        "waiting, wait longer between calls; if not, use what came back.",
+        message=f"{what} {len(run)} times in a row with the same arguments, {_brought(run)}. If you are waiting, wait longer "
+        "between calls; if not, use what came back.",
         evidence=evidence(
             session,
             call,
@@ -43,3 +44,8 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         ),
         loop=any_result_of(step),
     )
+
+
+def _brought(run: list[Step]) -> str:
+    known = any(step.observation for step in run)
+    return "each time with another result" if known else "and what it brought is not recorded"

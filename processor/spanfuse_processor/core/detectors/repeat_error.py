@@ -5,7 +5,7 @@ Only in a row: a test that fails between edits is work. Failures of the provider
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence
+from spanfuse_processor.core.finding import Finding, any_result_of, evidence, patience
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
 
@@ -29,7 +29,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     return Finding(
         rule="repeat.error" if exact else "near.error",
         mode=mode,
-        action=action_of(mode),
+        action=patience(mode, rule, run, len(run)),
         message=f"{what} failed {len(run)} times in a row with {how} arguments. Read the error, then try something else.",
         evidence=evidence(
             session,

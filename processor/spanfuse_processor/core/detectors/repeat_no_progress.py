@@ -1,15 +1,18 @@
 """repeat.no_progress, near.no_progress: the same action brought the same observation, again.
 
-Equal steps count wherever they lie in the window, so that a failing test re-run between peeks is seen; while a cycle is
-growing, the cycle rule speaks. When the model has just asked for the action once more and only the observation is
-missing, the finding is conditional: a Guard refuses the next call if it brings that same observation.
+A step between them that brought something new ends the row: the same "all tests pass" after each edit is work. The same
+failure again is followed across such steps, more patiently, so that a failing test re-run between peeks is seen: first a
+nudge, since the next edit may be the one that helps. While a cycle is growing, the cycle rule speaks.
+
+When the model has just asked for the action once more and only the observation is missing, the finding is conditional: a
+Guard refuses the next call if it brings that same observation.
 """
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence, prints_of
+from spanfuse_processor.core.finding import Finding, any_result_of, evidence, patience, prints_of
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.core.steps import Step
+from spanfuse_processor.core.steps import Step, close_together, matching
 from spanfuse_processor.core.turn import Turn
 from spanfuse_schemas import Rules
 from spanfuse_schemas.detection import Mode
@@ -37,16 +40,23 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
     if not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
         return None
     recent = [s for s in session.steps.ring if s.agent == step.agent][-(rule.within - foreseen) :]
-    equal = _without_progress(recent, step) if step.weak else [s for s in recent if _equal(s, step)]
-    if rule.min_interval_s:
-        equal = _close_together(equal, rule)
+    equal, limit = _row(recent, step, rule), rule.count
+    if step.error and len(equal) + foreseen < limit:
+        equal, limit = _row(recent, step, rule, across=True), rule.failures
+    count = len(equal) + foreseen
     exact = sum(s.exact == step.exact for s in equal) + foreseen >= rule.count
     mode = rule.mode if exact else rules.near.mode
-    if mode == "off" or len(equal) + foreseen < rule.count:
+    if mode == "off" or count < rule.count or (foreseen and count < limit):
         return None
     if rules.cycle.mode == "block" and session.steps.cycling():
         return None
-    return _finding(session, turn, step, equal, rule.count, exact, foreseen, mode)
+    return _finding(session, turn, step, equal, rule, limit, exact, foreseen, mode)
+
+
+def _row(recent: list[Step], step: Step, rule: NoProgress, *, across: bool = False) -> list[Step]:
+    """The steps equal to one: since the last that brought news, or across those."""
+    equal = matching(recent, lambda s: _equal(s, step), since_progress=not across)
+    return close_together(equal, rule.min_interval_s)
 
 
 def _equal(a: Step, b: Step) -> bool:
@@ -54,33 +64,13 @@ def _equal(a: Step, b: Step) -> bool:
     return a.canon == b.canon or (a.restated and b.restated and a.action == b.action and bool(a.tool))
 
 
-def _without_progress(recent: list[Step], step: Step) -> list[Step]:
-    """The equal steps since another one brought something new: "ok" again after each edit is no loop."""
-    found: list[Step] = []
-    for earlier in reversed(recent):
-        if _equal(earlier, step):
-            found.append(earlier)
-        elif earlier.novel:
-            break
-    return found[::-1]
-
-
-def _close_together(steps: list[Step], rule: NoProgress) -> list[Step]:
-    """The steps at the end of which each came sooner after the one before than the minimum interval."""
-    kept = steps[-1:]
-    for step in reversed(steps[:-1]):
-        if kept[-1].end_ns - step.end_ns >= rule.min_interval_s * 1e9:
-            break
-        kept.append(step)
-    return kept[::-1]
-
-
 def _finding(
     session: SessionState,
     turn: Turn,
     step: Step,
     equal: list[Step],
-    threshold: int,
+    rule: NoProgress,
+    limit: int,
     exact: bool,
     foreseen: int,
     mode: Mode,
@@ -88,11 +78,11 @@ def _finding(
     count = len(equal) + foreseen
     what = f"`{step.tool}` was called" if step.tool else "The same action was taken"
     how = "the same" if exact else "nearly the same"
-    first = equal[0]
+    first, action = equal[0], patience(mode, rule, equal, count)
     return Finding(
         rule="repeat.no_progress" if exact else "near.no_progress",
         mode=mode,
-        action=action_of(mode),
+        action="nudge" if action == "block" and count < limit else action,
         message=f"{what} {count} times with {how} arguments and {how} result. Nothing new can come of it: change the "
         "approach, or finish with what is known.",
         evidence=evidence(
@@ -100,7 +90,7 @@ def _finding(
             turn.call,
             (first.span_id, first.end_ns, first.spent),
             count=count,
-            threshold=threshold,
+            threshold=min(limit, count),
             unit="repeats",
             tool=step.tool,
         ),

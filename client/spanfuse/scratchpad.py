@@ -1,0 +1,61 @@
+"""The scratchpad of an agent that keeps all in one prompt: task, actions and observations, longer each turn.
+
+LangChain's ReAct agents and their kin send no history of messages; the prompt ends with what the last action brought:
+
+    Action: search
+    Action Input: {"query": "rainfall of Lisbon"}
+    Observation: 774 mm
+
+That a prompt grew is no repetition; that its end is the same step again is. So its last action and observation are read as
+if they had come as messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+_LINE: Final = re.compile(r"^[ \t]*(action(?: input)?|observation)[ \t]*\d*[ \t]*:[ \t]*", re.MULTILINE | re.IGNORECASE)
+_NAME: Final = re.compile(r"[\w.-]+")
+_CUE: Final = re.compile(r"\s*(?:thought|action)[ \t]*\d*[ \t]*:\s*\Z", re.IGNORECASE)
+"""What the prompt ends with so that the model goes on."""
+
+
+class Scratchpad(NamedTuple):
+    """What the end of a prompt tells."""
+
+    steps: int
+    """Observations in the prompt."""
+    tool: str
+    """Tool that the last action called; empty where the line names none."""
+    arguments: str
+    """Its arguments, as they stand there."""
+    observation: str
+    """What it brought: all that follows."""
+
+
+def read_scratchpad(text: str) -> Scratchpad | None:
+    """The last step in a prompt; none where the prompt does not end with an observation of an action."""
+    if "bservation" not in text:
+        return None
+    marks = list(_LINE.finditer(text))
+    if not marks or _kind(marks[-1]) != "observation":
+        if not marks or not _CUE.search(text) or len(marks) < 2 or _kind(marks[-2]) != "observation":
+            return None
+        marks.pop()
+    last = len(marks) - 1
+    asked = next((i for i in range(last - 1, -1, -1) if _kind(marks[i]) == "action"), None)
+    if asked is None:
+        return None
+    line = text[marks[asked].end() : marks[asked + 1].start()].strip()
+    tool = _NAME.match(line)
+    rest = line[tool.end() :].strip() if tool else line
+    if asked + 1 < last and _kind(marks[asked + 1]) == "action input":
+        rest = text[marks[asked + 1].end() : marks[asked + 2].start()].strip()
+    steps = sum(_kind(mark) == "observation" for mark in marks)
+    observation = _CUE.sub("", text[marks[last].end() :]).strip()
+    return Scratchpad(steps, tool[0] if tool else "", rest, observation)
+
+
+def _kind(mark: re.Match[str]) -> str:
+    return mark[1].lower()
