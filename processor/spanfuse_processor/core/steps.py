@@ -62,8 +62,10 @@ class Step(NamedTuple):
     """Span that told of it."""
     parent: int
     """Its parent."""
+    start_ns: int
+    """Start of that span; of siblings together, the latest."""
     end_ns: int
-    """End of that span."""
+    """End of that span; of siblings together, the latest."""
     spent: int
     """Money the session had spent before it, nano-dollars."""
 
@@ -227,9 +229,12 @@ class Steps:
         return any(canons[-i] != first for i in range(2, period + 1))
 
     def failing(self, period: int) -> bool:
-        """Whether a tool failed in one of the last `period` steps."""
+        """Whether a tool failed in one of the last `period` steps, and these are to the letter those before them."""
         ring = self.ring
-        return any(ring[-i].error for i in range(1, min(period, len(ring)) + 1))
+        if len(ring) < 2 * period - 1:
+            return False
+        before = [ring[-i - period].exact for i in range(1, period)]
+        return [ring[-i].exact for i in range(1, period)] == before and any(ring[-i].error for i in range(1, period + 1))
 
     def cycling(self) -> bool:
         """Whether a cycle is growing: at least two full rounds of some period."""

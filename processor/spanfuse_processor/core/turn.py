@@ -90,7 +90,7 @@ def _tool_step(session: SessionState, call: Call, book: RuleBook) -> tuple[Step 
     if _exempt(call, (tool,), book):
         return None, False
     last = session.steps.last
-    if last and last.kind == "tool" and last.parent == step.parent and call.start_ns < last.end_ns:
+    if last and last.kind == "tool" and last.parent == step.parent and _overlap(last, call):
         step = _joined(session, call.agent, last, step)
     return _append(session, call.agent, step), False
 
@@ -136,6 +136,7 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
         fields=b"",
         echo=last.echo and sibling.echo,
         span_id=sibling.span_id,
+        start_ns=max(last.start_ns, sibling.start_ns),
         end_ns=max(last.end_ns, sibling.end_ns),
     )
 
@@ -184,7 +185,12 @@ def _prompt_step(session: SessionState, call: Call) -> Step | None:
 def _is_sibling(steps: Steps, call: Call, step: Step) -> bool:
     """The same request in parallel with the last one is the same step (best of n, a fan-out)."""
     last = steps.last
-    return last is not None and last.canon == step.canon != 0 and call.start_ns < last.end_ns
+    return last is not None and last.canon == step.canon != 0 and _overlap(last, call)
+
+
+def _overlap(last: Step, call: Call) -> bool:
+    """In time; a span that arrives late does not."""
+    return call.start_ns < last.end_ns and last.start_ns < call.end_ns
 
 
 def _step(
@@ -218,6 +224,7 @@ def _step(
         restated,
         int(call.span_id, 16),
         int(call.parent_span_id, 16) if call.parent_span_id else 0,
+        call.start_ns,
         call.end_ns,
         session.cost_nano_usd - call.cost_nano_usd,
     )
