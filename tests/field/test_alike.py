@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.road import untouched
-from tests.support.script import together, tool
+from tests.support.script import together, tool, user
 
 PEOPLE = ("alice", "bob", "carla", "dmitri", "erin", "farid", "greta", "hiro")
 LONG = (
@@ -89,3 +89,15 @@ def test_r001_the_same_edit_in_many_files_is_work() -> None:
         "# Copyright the authors. Licensed under the Apache License, Version 2.0; see the file LICENSE for its text."
     )
     untouched(*[tool("edit", path=f"src/{p}.py", insert=header, line=1) >> DONE for p in PEOPLE])
+
+
+def test_r008_a_page_that_is_read_again_for_each_question_is_a_conversation() -> None:
+    text = "the page, which is long enough to be told from a mere acknowledgement"
+    untouched(
+        *[
+            s
+            for q in ("Who wrote it?", "When?", "Where?", "For whom?", "Why?")
+            for s in (user(q), tool("page") >> text)
+        ],
+        shows=("messages", "both"),
+    )

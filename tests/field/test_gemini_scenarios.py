@@ -148,3 +148,16 @@ def test_a_turn_limit_ends_a_session_that_never_loops() -> None:
     steps = [tool("read", n=i) >> f"row {i} of many more rows" for i in range(40)]
     played = run(*steps, rules=policy(limits={"max_steps": 30}))
     assert (played.after, played.rule) == (30, "limits.max_steps")
+
+
+def test_a_new_question_of_the_user_starts_the_count_afresh() -> None:
+    """Two equal calls for one question and two for the next are no row of four."""
+    untouched(
+        user("What is in the file?"), SAME, SAME, user("And who wrote it?"), SAME, SAME, shows=("messages", "both")
+    )
+
+
+def test_four_questions_that_need_the_same_look_are_a_conversation() -> None:
+    """Whoever asks four things that are answered from one listing makes the agent list four times."""
+    questions = ("How many files?", "Which is the largest?", "Is there a README?", "And a licence?")
+    untouched(*[s for q in questions for s in (user(q), SAME)], shows=("messages", "both"))

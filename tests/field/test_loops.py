@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.road import CALLS, play, run, stopped
+from tests.support.road import CALLS, ROADS, play, run, stopped, untouched
 from tests.support.script import agent, together, tool
 
 TEXT = "the text of a file, long enough to be told from a mere acknowledgement"
@@ -64,19 +64,34 @@ def test_r018_the_same_parallel_batch_in_any_order_is_a_repeat() -> None:
 
 
 def test_r010_a_failing_test_between_peeks_is_found() -> None:
-    """Equal pairs of call and result count within a window, whatever lies between."""
-    steps = [s for f in "abcd" for s in (tool("test") >> "1 failed", tool("read", path=f) >> f"{TEXT} {f}")]
-    stopped(*steps, after=range(5, 8), by=["repeat.no_progress", "repeat.error"], shows=CALLS)
+    """Equal pairs of call and result count within a window, whatever lies between: told by the fourth failure, and stopped
+    where it goes on."""
+    steps = [s for f in "abcdefghijkl" for s in (tool("test") >> "1 failed", tool("read", path=f) >> f"{TEXT} {f}")]
+    for way in ROADS:
+        played = run(*steps, shows=way)
+        assert played.detections, way
+        assert played.detections[0].call <= 8, way
+        assert played.after is not None, way
 
 
 @pytest.mark.parametrize("session", ["s", None])
-def test_r024_two_agents_that_hand_one_task_back_and_forth_are_stopped(session: str | None) -> None:
-    """A hands to B, B hands to A: after three rounds the session, or the trace in its place, is stopped."""
+def test_r024_two_agents_that_hand_one_task_back_and_forth_are_a_cycle(session: str | None) -> None:
+    """A hands to B, B hands to A: after three rounds the trace is in a cycle, and both are named."""
     spans = []
     for i in range(8):
         me, other = ("A", "B") if i % 2 == 0 else ("B", "A")
         handing = tool("delegate", to=other, task="t") >> f"{other} has the task"
         spans += agent(handing, session=session, name=me, at=6 * i, task=f"Task t, from {other}.", shows="both")
     played = play(spans)
-    assert "cycle" in played.rules
-    assert played.stop is not None
+    found = [d for d in played.detections if d.rule in ("cycle", "handoffs", "handoff")]
+    assert found
+    assert all(name in found[0].message for name in "AB")
+
+
+def test_r009_a_file_read_a_second_time_at_shifted_offsets_is_a_loop() -> None:
+    """Paging through a file once is work; starting over at an offset of one more is the same reading again."""
+    first = [tool("read", path="f", offset=o) >> f"{TEXT}, from byte {o} on" for o in range(0, 401, 40)]
+    second = [tool("read", path="f", offset=o) >> f"{TEXT}, from byte {o} on" for o in range(1, 402, 40)]
+    untouched(*first, *second, hints=["repeat.paging"], shows=CALLS)
+    assert "repeat.paging" in run(*first, *second).rules
+    stopped(*first, *second, *first, *first, after=range(22, 30), by=["repeat.paging"], shows=CALLS)

@@ -149,3 +149,43 @@ def test_condensing_between_work_is_no_loop() -> None:
         )
     ]
     untouched(*steps, rules=policy(), shows=CALLS)
+
+
+def test_the_same_command_with_empty_output_is_a_loop() -> None:
+    stopped(*[LS >> ""] * 6, after=3, by=SOME)
+
+
+def test_a_person_who_speaks_after_the_stop_is_heard() -> None:
+    """What is held back is the loop: a new message of the user goes through."""
+    for way in CALLS:
+        played = run(*[LS >> FILES] * 3, user("Stop that and explain."), shows=way, done=False)
+        assert not played.stops or way == "spans"  # spans of tools alone do not tell who speaks
+
+
+def test_a_monologue_is_a_loop() -> None:
+    """The agent says the same again and again though nobody has answered."""
+    same = monologue("I'm doing well, thanks for asking.")
+    played = run(user("How are you?") >> "Fine.", *[same] * 6, shows="messages")
+    assert played.after is not None
+    assert played.after <= 6
+
+
+def test_empty_answers_that_are_nudged_in_the_same_words_are_a_loop() -> None:
+    """The framework reminds the model, and the model says nothing again."""
+    played = run(user("Build me an app") >> "", *[user(NUDGE) >> ""] * 8, shows="messages")
+    assert played.after is not None
+    assert played.after <= 6
+
+
+def test_answers_of_nothing_but_white_space_are_empty_answers() -> None:
+    spaces = ["", "  ", "\n", "\t  \n"] * 2
+    played = run(user("Build me an app") >> "", *[user(NUDGE) >> s for s in spaces], shows="messages")
+    assert played.after is not None
+    assert played.after <= 6
+
+
+def test_a_context_that_overflows_again_and_again_is_a_loop() -> None:
+    """Ten requests in a row that are too long for the model: no further one will do better."""
+    played = run(*[refused("context_length_exceeded", "maximum context length is 128000 tokens")] * 15)
+    assert played.after is not None
+    assert played.after <= 10

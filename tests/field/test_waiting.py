@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from spanfuse_schemas import Policy
-from tests.support.road import CALLS, run, untouched
-from tests.support.script import Act, Item, tool, user, wait
+from tests.support.road import CALLS, play, run, untouched
+from tests.support.script import Act, Item, agent, tool, user, wait
 
 
 def polls(poll: Act, gap_s: float, n: int) -> list[Item]:
@@ -39,3 +39,27 @@ def test_r040_an_agent_that_is_woken_for_nothing_is_found_over_half_hours() -> N
     played = run(*[user("Heartbeat. Anything to do?") >> "OK"] * 6, every=1800)
     assert played.rules
     assert min(d.call for d in played.detections) <= 3
+
+
+def test_r005_sleeping_and_looking_in_turn_is_waiting() -> None:
+    """Two tools instead of one: what sleeps and what looks. That is no cycle worth a stop while the sleeping takes its time."""
+    look = tool("status", job="j") >> "running"
+    script = [s for _ in range(5) for s in (tool("sleep", seconds=60).takes(60) >> "slept", look)]
+    untouched(*script, tool("status", job="j") >> "done", hints={"repeat.no_progress", "repeat.action", "cycle"})
+
+
+def test_r005_an_agent_that_sleeps_before_it_looks_again_is_waiting() -> None:
+    """Equal looks at a slow job, two minutes apart, of which the tool itself slept most, are at most worth a warning."""
+    look = tool("bash", command="sleep 110; tail -1 log").takes(110)
+    untouched(
+        *polls(look >> "running", 8, 4),
+        look >> "done",
+        hints={"repeat.no_progress", "repeat.action"},
+    )
+
+
+def test_r008_where_results_are_not_recorded_more_repeats_are_let_through_and_then_told() -> None:
+    """Arguments alone say less: nothing for the first handful, and a word before the fortieth."""
+    calls = [tool("read_output") >> None] * 40
+    assert not play(agent(*calls[:6], shows="spans")).detections
+    assert play(agent(*calls, shows="spans")).detections

@@ -77,6 +77,7 @@ def play(
     obey: bool = True,
     states: dict[str, SessionState] | None = None,
     beyond: Beyond | None = None,
+    as_given: bool = False,
 ) -> Played:
     """Send spans one request each, as they end; an agent that is refused makes no further call.
 
@@ -84,11 +85,12 @@ def play(
         obey: with False, agents that are refused go on all the same.
         states: what is remembered from before.
         beyond: what becomes of the charges: detections and decisions of what is larger than a session.
+        as_given: the spans arrive in this order, not in that of their ends.
     """
     played = Played(states={} if states is None else states)
     pipeline, normaliser = Pipeline(rules or policy()), Normaliser(Prices())
     standing: dict[str, Decision] = {}
-    for offset, sent in enumerate(sorted(spans, key=lambda s: s.end_ns)):
+    for offset, sent in enumerate(spans if as_given else sorted(spans, key=lambda s: s.end_ns)):
         if obey and sent.session in played.stops:
             continue
         data = json.dumps(request(sent.span, resource=sent.resource)).encode()
