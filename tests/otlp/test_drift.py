@@ -174,6 +174,15 @@ def test_results_in_user_messages_and_items_without_role_are_results() -> None:
         assert (found.traced, found.turn) == (1, 0)
 
 
+def test_a_user_message_that_answers_tool_calls_is_a_result() -> None:
+    """Frameworks that know no role for tools write what a command brought as the user."""
+    reply = asks("send_mail", to="kim@evil.example")
+    assert told(says(TASK), asks("fetch"), says(f"Observation: {PAGE}"), reply) is not None
+    assert told(says(TASK), says("Certainly.", "assistant"), says(PAGE), reply) == told(
+        says(TASK), says("Certainly.", "assistant"), says(PAGE), says("Certainly.", "assistant")
+    )
+
+
 def test_each_dialect_shows_it() -> None:
     mail = '{"to": "kim@evil.example"}'
     openinference = {

@@ -31,6 +31,7 @@ class Content:
     prints: Prints
     messages: Messages = None
     reply: Messages = None
+    drift: Drift | None = None
     failed: bool = False
     """For a tool execution: its result reads as an error."""
     echoes: bool = False
@@ -56,7 +57,7 @@ class Content:
             "action": action_print(prints.actions),
             "called": tuple(a.tool for a in prints.actions if a.tool),
             "output": prints.output,
-            "drift": prints.drift,
+            "drift": self.drift or prints.drift,
         }
 
 
@@ -102,8 +103,7 @@ def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Conte
         counters["content_truncated"] += 1
     actions = () if reply is None else (Action(print=Fingerprint()),) if isinstance(reply, Cut) else read_actions(reply)
     prints = _with_input(messages, _few(actions))
-    drift = _drift(span, messages, reply, counters)
-    return Content("content", prints if drift is None else prints.model_copy(update={"drift": drift}), messages, reply)
+    return Content("content", prints, messages, reply, drift=_drift(span, messages, reply, counters))
 
 
 def _drift(span: Span, messages: Messages, reply: Messages, counters: Counter[str]) -> Drift | None:

@@ -20,9 +20,9 @@ from spanfuse.texts import tool_arguments
 from spanfuse_processor.otlp.instructions import Passage, folded, passages
 from spanfuse_schemas.call import Drift
 
-MAX_RESULTS: Final = 16
+MAX_RESULTS: Final = 8
 """Tool results looked at, from the newest."""
-MAX_MESSAGES: Final = 64
+MAX_MESSAGES: Final = 32
 """Messages among which they are looked for, the newest."""
 MAX_ARGUMENT_CHARS: Final = 256
 """Longer arguments are content (a mail that quotes a page, a file), not what the call acts on."""
@@ -51,6 +51,7 @@ _NAMES: Final = frozenset(
     }
 )
 """Keys of a part whose values say what it is, not what is in it."""
+_PLAIN_KEYS: Final = ("content", "response", "text")
 _PLAIN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _TOKEN: Final = re.compile(r"[^\W_][\w.@+-]{2,}[^\W_]")
 _SPECIFIC: Final = re.compile(r"[\d@._]")
@@ -101,9 +102,8 @@ def _traced(arguments: Iterable[str], inside: list[tuple[str, int]], outside: st
     holds some of it."""
     traced, marks, length = set(), 0, 0
     for one in {one for value in arguments for one in _specific(folded(value)) if one not in outside}:
-        word = re.compile(rf"(?<!\w){re.escape(one)}(?!\w)")
         for text, kinds in inside:
-            if word.search(text):
+            if one in text and re.search(rf"(?<!\w){re.escape(one)}(?!\w)", text):
                 traced.add(one)
                 marks, length = max((marks, length), (kinds, len(text)))
     return {"marks": marks, "passage": length, "traced": len(traced)} if traced else {}
@@ -152,22 +152,46 @@ def _function(call: Any) -> Any:
 def _results(messages: Sequence[Any]) -> list[str]:
     """The newest tool results, as text."""
     found: list[str] = []
-    for item in reversed(messages[-MAX_MESSAGES:]):
-        role = _role(item)
+    for i in range(len(messages) - 1, max(-1, len(messages) - 1 - MAX_MESSAGES), -1):
+        role = _role(messages[i])
         if role != "assistant" and role != "system":
-            found += ("\n".join(_leaves(part, parse=False)) for part in _result_parts(mapping_of(item), role))
+            found += map(_plain, _result_parts(messages, i, role))
             if len(found) >= MAX_RESULTS:
                 break
     return found[:MAX_RESULTS]
 
 
-def _result_parts(item: Mapping[str, Any], role: str) -> list[Any]:
+def _plain(part: Mapping[str, Any]) -> str:
+    """The text of a result, as it stands."""
+    for key in _PLAIN_KEYS:
+        found = part.get(key)
+        if type(found) is str:
+            return found
+    return "\n".join(_leaves(part, parse=False))
+
+
+def _result_parts(messages: Sequence[Any], i: int, role: str) -> list[Any]:
+    item = mapping_of(messages[i])
     body = item.get("parts") or item.get("content")
+    whole = role == "tool" or _observes(messages, i)
     if type(body) is list:
-        parts = [part for part in body if type(part) is dict and part.get("type") in RESULT_TYPES]
+        parts = [part for part in body if type(part) is dict and (whole or part.get("type") in RESULT_TYPES)]
         if parts:
             return parts
-    return [item] if role == "tool" else []
+    return [item] if whole else []
+
+
+def _observes(messages: Sequence[Any], i: int) -> bool:
+    """Whether a message answers tool calls: then it is what they brought, whatever role its framework gives it."""
+    return i > 0 and _role(messages[i - 1]) == "assistant" and _acts(mapping_of(messages[i - 1]))
+
+
+def _acts(item: Mapping[str, Any]) -> bool:
+    """Whether an assistant message calls tools."""
+    body = item.get("parts") or item.get("content")
+    if type(body) is list and any(type(part) is dict and part.get("type") in CALL_TYPES for part in body):
+        return True
+    return bool(item.get("tool_calls") or item.get("function_call") or item.get("type") in CALL_TYPES)
 
 
 def _role(item: Any) -> Any:
@@ -201,22 +225,26 @@ def _said(messages: Sequence[Any], system: Any) -> Iterator[str]:
     yield from _leaves(system)
     for i, item in enumerate(messages):
         role = _role(item)
-        answered = role == "assistant" and i + 1 < len(messages) and _role(messages[i + 1]) == "user"
-        if role == "user" or role == "system" or (answered and not _calls(mapping_of(item))):
+        if role == "system":
             yield _text(item)
+        elif role == "user" and not _observes(messages, i):
+            yield _text(item)
+            if i and _role(messages[i - 1]) == "assistant":
+                yield _text(messages[i - 1])
 
 
 def _text(item: Any) -> str:
-    content = content_of(body_of(mapping_of(item)))
+    """The text of a message."""
+    body = body_of(mapping_of(item))
+    if type(body) is list and len(body) == 1 and type(body[0]) is dict and body[0].get("type") == "text":
+        return _plain(body[0])
+    content = content_of(body)
     return content if isinstance(content, str) else ""
 
 
 def _turned(messages: Sequence[Any]) -> dict[str, int]:
-    """How a new user turn, which must be the last message, relates to the first one and the one before it.
-
-    What answers tool calls is no user turn, whatever role its framework gives it.
-    """
-    if len(messages) < 3 or _role(messages[-1]) != "user" or _calls(mapping_of(messages[-2])):
+    """How a new user turn, which must be the last message, relates to the first one and the one before it."""
+    if len(messages) < 3 or _role(messages[-1]) != "user" or _observes(messages, len(messages) - 1):
         return {}
     turns = [item for item in messages if _role(item) == "user"]
     new = _text(turns[-1])[:TURN_CHARS]
@@ -231,13 +259,13 @@ def _turned(messages: Sequence[Any]) -> dict[str, int]:
     }
 
 
-@lru_cache(maxsize=256)
-def _trigrams(text: str) -> frozenset[str]:
+@lru_cache(maxsize=64)
+def _trigrams(text: str) -> frozenset[tuple[str, str, str]]:
     """A text's trigrams, in lower case and with white space folded."""
     text = " ".join(text.lower().split())
-    return frozenset(map("".join, zip(text, text[1:], text[2:], strict=False)))
+    return frozenset(zip(text, text[1:], text[2:], strict=False))
 
 
-def _contained(new: frozenset[str], known: frozenset[str]) -> int:
+def _contained(new: frozenset[tuple[str, str, str]], known: frozenset[tuple[str, str, str]]) -> int:
     """How much of what is new is known, thousandths."""
     return round(1000 * len(new & known) / len(new)) if new else 0
