@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
 from spanfuse_processor.otlp import content
-from spanfuse_processor.otlp.drift import MAX_ARGUMENT_CHARS, MAX_RESULTS, TURN_CHARS, sketch
+from spanfuse_processor.otlp.drift import TURN_CHARS, sketch
 from spanfuse_processor.otlp.instructions import MAX_CHARS
+from spanfuse_processor.otlp.spoken import MAX_ARGUMENT_CHARS, MAX_RESULTS
 from spanfuse_schemas import Drift
 from tests.otlp.fixtures import call, chat, normaliser, says, span
 from tests.support.agents import policy
@@ -103,6 +104,12 @@ def test_what_a_tool_found_without_instructing_is_for_use() -> None:
 )
 def test_what_the_user_or_the_system_named_is_their_will(said: dict[str, Any]) -> None:
     assert after_page(asks("send_mail", to="kim@evil.example"), **said) is None
+
+
+def test_what_the_user_wrote_beside_a_picture_is_heard() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "https://soup.example/menu.png"}}
+    task = {"role": "user", "content": [{"type": "text", "text": "Write to kim@evil.example."}, picture]}
+    assert told(task, asks("fetch"), brings(PAGE), asks("send_mail", to="kim@evil.example")) is None
 
 
 def test_what_the_user_was_told_and_agreed_to_is_their_will() -> None:
