@@ -6,12 +6,13 @@ per scope, however many calls it holds.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from spanfuse_processor.core.scopes.buckets import COST, STEPS, bucket
-from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.core.scopes.buckets import CALLS, COST, STEPS, bucket
+from spanfuse_processor.core.session import Roster, SessionState
 from spanfuse_schemas import Call, Charge, Detection, Grown
 from spanfuse_schemas.charge import MAX_NAMES, hashed_name
 from spanfuse_schemas.scope_rules import Adaptive
@@ -25,6 +26,7 @@ _hashed = lru_cache(maxsize=8192)(hashed_name)
 Sums = list[int]
 """Cost, calls, input tokens, output tokens, failures, sessions begun, loops, end of the latest call, start of the latest."""
 _NOTHING: Final = [0] * 9
+_NEVER: Final = 2**63 - 1
 _ADDED: Final = 7
 """So many of them are added up; of the others the latest counts."""
 
@@ -41,6 +43,17 @@ class _Agent:
         self.spends: dict[int, int] = {}
         self.grown: dict[str, Grown] = {}
 
+    def more(self) -> dict[str, Any]:
+        """The fields that are not empty."""
+        found: dict[str, Any] = {
+            "tripped": _names((s,) for s, opened in self.turned.items() if opened),
+            "recovered": _names((s,) for s, opened in self.turned.items() if not opened),
+            "lengths": _changes(self.lengths),
+            "spends": _changes(self.spends),
+            "grown": tuple(self.grown.values()),
+        }
+        return {name: value for name, value in found.items() if value}
+
 
 class Ledger:
     """Adds up the calls of one batch."""
@@ -48,8 +61,10 @@ class Ledger:
     def __init__(self) -> None:
         self._sums: dict[tuple[str, str, str, str], Sums] = {}
         self._traces: dict[str, Sums] = {}
-        self._members: dict[str, dict[tuple[str, ...], None]] = {}
-        """Scope → who was at work in it: sessions of an agent, sessions with their agent of a trace."""
+        self._members: set[tuple[str, str]] = set()
+        """Agents, and sessions in which they were at work."""
+        self._trace_members: set[tuple[str, str, str]] = set()
+        """The same of traces, the trace first."""
         self._agents: dict[str, _Agent] = {}
 
     def add(self, call: Call, session: SessionState, owner: str, adaptive: Adaptive) -> None:
@@ -60,43 +75,48 @@ class Ledger:
             owner: agent that the session counted as one of before the call; empty: none.
             adaptive: settings of the rule for the call's agent.
         """
-        who = (call.agent, call.user, call.team, call.model)
+        agent, key = call.agent, session.key
+        who = (agent, call.user, call.team, call.model)
         sums = self._sums.get(who)
         if sums is None:
             sums = self._sums[who] = list(_NOTHING)
         _add(sums, call, session)
-        if call.agent:
-            self._members.setdefault(f"agent:{call.agent}", {})[call.session,] = None
+        self._members.add((agent, key))
         roster = session.roster
         if call.session_source == "trace":
             if roster is not None and roster.turns:
-                self._trace(call, session, roster.first)
+                self._trace_members.add((call.trace_id, key, roster.first))
+                self._trace(call, session)
         elif call.parent_span_id:  # a call without a parent is alone in its trace
-            self._trace(call, session, call.agent)
+            self._trace(call, session)
         if roster is not None and roster.first:
-            self._grow(call, session, roster.first, not owner, adaptive)
+            cost = session.cost_nano_usd
+            if cost >= roster.bound or session.calls in STEPS or not owner:
+                self._grow(call, session, roster, not owner, adaptive)
 
-    def _trace(self, call: Call, session: SessionState, first: str) -> None:
-        sums = self._traces.get(call.trace_id)
+    def _trace(self, call: Call, session: SessionState) -> None:
+        trace = call.trace_id
+        sums = self._traces.get(trace)
         if sums is None:
-            sums = self._traces[call.trace_id] = list(_NOTHING)
+            sums = self._traces[trace] = list(_NOTHING)
         _add(sums, call, session)
-        members = self._members.setdefault(f"trace:{call.trace_id}", {})
-        members[call.session, first] = members[call.session, call.agent] = None
+        self._trace_members.add((trace, session.key, call.agent))
 
-    def _grow(self, call: Call, session: SessionState, owner: str, new: bool, adaptive: Adaptive) -> None:
+    def _grow(self, call: Call, session: SessionState, roster: Roster, new: bool, adaptive: Adaptive) -> None:
         """Move the session into the buckets it has come to."""
         calls, cost = session.calls, session.cost_nano_usd
-        length = STEPS.get(calls)
-        spend = bucket(cost, COST)
-        spent = bucket(cost - call.cost_nano_usd, COST)
-        if length is None and spend == spent and not new:
-            return
-        agent = self._agents.get(owner) or self._agents.setdefault(owner, _Agent())
-        if length is not None:
-            _move(agent.lengths, None if new else length - 1, length)
-        if new or spend != spent:
-            _move(agent.spends, None if new else spent, spend)
+        length, spend = bucket(calls, CALLS), bucket(cost, COST)
+        roster.bound = COST[spend + 1] if spend + 1 < len(COST) else _NEVER
+        agent = self._agents.get(roster.first) or self._agents.setdefault(roster.first, _Agent())
+        if new:
+            _move(agent.lengths, None, length)
+            _move(agent.spends, None, spend)
+        else:
+            if calls in STEPS:
+                _move(agent.lengths, length - 1, length)
+            spent = bucket(cost - call.cost_nano_usd, COST)
+            if spend != spent:
+                _move(agent.spends, spent, spend)
         large = calls >= adaptive.floor_calls or cost >= adaptive.floor_usd * 1e9
         if adaptive.mode != "off" and large and len(agent.grown) < MAX_GROWN:
             agent.grown[session.key] = Grown.model_construct(session=session.key, calls=calls, cost_nano_usd=cost)
@@ -141,28 +161,30 @@ class Ledger:
         at_ns = max((sums[7] for sums in scopes.values()), default=0)
         for trace, sums in self._traces.items():
             scopes[f"trace:{trace}"] = sums
-        return [self._charge(scope, sums, source, offset, at_ns) for scope, sums in scopes.items()]
+        more = self._more()
+        return [_charge(scope, sums, more.get(scope, {}), source, offset, at_ns) for scope, sums in scopes.items()]
 
-    def _charge(self, scope: str, sums: Sums, source: str, offset: int, at_ns: int) -> Charge:
-        cost, calls, tokens_in, tokens_out, failures, sessions, loops, at, started = sums
-        kind, _, name = scope.partition(":")
-        more: dict[str, Any] = {}
-        if scope in self._members:
-            more["members"] = _names(self._members[scope])
-        if kind == "agent" and (agent := self._agents.get(name)) is not None:
-            turned = agent.turned
-            more |= {
-                "tripped": _names((s,) for s, opened in turned.items() if opened),
-                "recovered": _names((s,) for s, opened in turned.items() if not opened),
-                "lengths": _changes(agent.lengths),
-                "spends": _changes(agent.spends),
-                "grown": tuple(agent.grown.values()),
-            }
-        return Charge(
-            scope=scope, source=source, offset=offset, cost_nano_usd=cost, calls=calls, input_tokens=tokens_in,
-            output_tokens=tokens_out, at_ns=at or at_ns, started_ns=started, failures=failures, sessions=sessions,
-            loops=loops, **more,
-        )  # fmt: skip
+    def _more(self) -> dict[str, dict[str, Any]]:
+        """What charges of agents and traces have besides sums."""
+        members: defaultdict[str, list[tuple[str, ...]]] = defaultdict(list)
+        for agent, session in self._members:
+            members[f"agent:{agent}"].append((session,))
+        for trace, session, agent in self._trace_members:
+            members[f"trace:{trace}"].append((session, agent))
+        found: dict[str, dict[str, Any]] = {scope: {"members": _names(who)} for scope, who in members.items()}
+        for name, extra in self._agents.items():
+            found[f"agent:{name}"] = found.get(f"agent:{name}", {}) | extra.more()
+        return found
+
+
+def _charge(scope: str, sums: Sums, more: dict[str, Any], source: str, offset: int, at_ns: int) -> Charge:
+    cost, calls, tokens_in, tokens_out, failures, sessions, loops, at, started = sums
+    if failures or sessions or loops:  # a field that is given costs more than one that is not
+        more = more | {"failures": failures, "sessions": sessions, "loops": loops}
+    return Charge(
+        scope=scope, source=source, offset=offset, cost_nano_usd=cost, calls=calls, input_tokens=tokens_in,
+        output_tokens=tokens_out, at_ns=at or at_ns, started_ns=started, **more,
+    )  # fmt: skip
 
 
 def _add(sums: Sums, call: Call, session: SessionState) -> None:
@@ -171,8 +193,10 @@ def _add(sums: Sums, call: Call, session: SessionState) -> None:
     sums[1] += 1
     sums[2] += tokens.input
     sums[3] += tokens.output
-    sums[4] += call.error_class == "provider"
-    sums[5] += session.calls == 1
+    if call.error_class == "provider":
+        sums[4] += 1
+    if session.calls == 1:
+        sums[5] += 1
     if call.end_ns > sums[7]:
         sums[7] = call.end_ns
     if call.start_ns > sums[8]:

@@ -91,15 +91,15 @@ class Pipeline:
 
     def _enter(self, session: SessionState, call: Call, out: Outcome, ledger: Ledger) -> bool:
         """Apply a call, and enter into the ledger what came of it."""
-        owner = session.roster.first if session.roster is not None else ""
-        told, blocked = len(out.detections), _blocks(session)
+        roster, decision, told = session.roster, session.decision, len(out.detections)
+        owner = roster.first if roster is not None else ""
         if not self._apply(session, call, out):
             return False
         if call.kind == "llm":
             ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
         if len(out.detections) > told:
             ledger.found(call, session, out.detections[told:])
-        if _blocks(session) is not blocked:
+        if session.decision is not decision and _blocks(session.decision) is not _blocks(decision):
             ledger.turned(call, session)
         return True
 
@@ -143,8 +143,8 @@ class Pipeline:
                 out.detections.append(_detection(session, call, found))
 
 
-def _blocks(session: SessionState) -> bool:
-    return session.decision is not None and session.decision.action == "block"
+def _blocks(decision: Decision | None) -> bool:
+    return decision is not None and decision.action == "block"
 
 
 def _loaded(

@@ -48,7 +48,7 @@ class PromptRun:
 class Roster:
     """Who is at work in the session: whose it is, and how its agents take turns."""
 
-    __slots__ = ("first", "last", "model", "runs", "since_ns", "span_id", "spent", "turns")
+    __slots__ = ("bound", "first", "last", "model", "runs", "since_ns", "span_id", "spent", "turns")
 
     def __init__(self) -> None:
         self.first = ""
@@ -57,6 +57,8 @@ class Roster:
         """Agent that made the last one, as a CRC-32."""
         self.model = ""
         """Model that answered last: what tool spans tell of goes to its account."""
+        self.bound = 0
+        """Cost at which the session comes into another bucket of its agent's history, nano-dollars."""
         self.turns: list[int] = []
         """Agents of the last turns; empty while there is one agent only."""
         self.runs: list[int] = []

@@ -234,7 +234,9 @@ class Steps:
         if len(ring) < 2 * period - 1:
             return False
         before = [ring[-i - period].exact for i in range(1, period)]
-        return [ring[-i].exact for i in range(1, period)] == before and any(ring[-i].error for i in range(1, period + 1))
+        return [ring[-i].exact for i in range(1, period)] == before and any(
+            ring[-i].error for i in range(1, period + 1)
+        )
 
     def cycling(self) -> bool:
         """Whether a cycle is growing: at least two full rounds of some period."""
