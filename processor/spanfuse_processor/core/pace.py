@@ -18,7 +18,7 @@ class Velocity:
     """Model calls by minute of event time, counted twice: calls that overlap as one, whoever makes them; and siblings of one
     parent that overlap as one."""
 
-    __slots__ = ("baseline", "before", "calls", "calls_before", "minute", "now", "parents", "round_ns")
+    __slots__ = ("baseline", "before", "calls", "calls_before", "minute", "now", "parents", "round_ns", "usual")
 
     def __init__(self) -> None:
         self.minute = 0
@@ -26,6 +26,8 @@ class Velocity:
         """Rounds in this minute and in the one before; a round is what overlaps its first call to end."""
         self.baseline: list[int] = []
         """Rounds in the last closed minutes that had any."""
+        self.usual = 0.0
+        """Median of the baseline; 0 until there is one."""
         self.round_ns = 0
         """End of the first call of the present round."""
         self.calls = self.calls_before = 0
@@ -37,12 +39,13 @@ class Velocity:
 class Minutes:
     """Money by minute of event time, nano-dollars."""
 
-    __slots__ = ("baseline", "before", "minute", "now")
+    __slots__ = ("baseline", "before", "minute", "now", "usual")
 
     def __init__(self) -> None:
         self.minute = 0
         self.now = self.before = 0
         self.baseline: list[int] = []
+        self.usual = 0.0
 
 
 class Failures:
@@ -119,13 +122,10 @@ def roll(pace: Velocity | Minutes, minute: int, factor: float, floor: float) -> 
     if gone > 0:
         if pace.now:
             share = pace.now
-            if (
-                share >= floor
-                and len(pace.baseline) >= MIN_BASELINE
-                and share >= factor * (usual := median(pace.baseline))
-            ):
-                share = int(usual)
+            if pace.usual and share >= floor and share >= factor * pace.usual:
+                share = int(pace.usual)
             pace.baseline = [*pace.baseline[1 - MAX_BASELINE :], share]
+            pace.usual = float(median(pace.baseline)) if len(pace.baseline) >= MIN_BASELINE else 0.0
         pace.before = pace.now if gone == 1 else 0
         pace.minute, pace.now = minute, 0
     return gone

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 
 from spanfuse_processor.core import breaker
 from spanfuse_processor.core.budget import Ledger
-from spanfuse_processor.core.detectors import DETECTORS
+from spanfuse_processor.core.detectors import Watchers, sight, watching
 from spanfuse_processor.core.finding import Finding
-from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
 from spanfuse_processor.core.session import MAX_TOOLS, OTHER, SessionState
 from spanfuse_processor.core.turn import Turn, fold
-from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy
+from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy, Rules
 
 
 @dataclass(slots=True)
@@ -54,6 +54,7 @@ class Pipeline:
     def policy(self, policy: Policy) -> None:
         self._policy = policy
         self._book = RuleBook(policy)
+        self._watchers: dict[int, tuple[Rules, Watchers]] = {}
 
     def process(
         self, batch: CallBatch, load: Callable[[str], SessionState | None], *, source: str, offset: int
@@ -124,12 +125,22 @@ class Pipeline:
         turn = fold(session, call, self._book)
         if call.called and not turn.again:
             _count_tools(session, call, turn.rules.limits.max_tool_calls)
-        findings = [found for detect in DETECTORS if (found := detect(session, turn)) is not None]
+        watchers = self._watching(turn.rules)[sight(session, turn)]
+        findings = [found for detect in watchers if (found := detect(session, turn)) is not None]
         if findings:
             self._tell(session, turn, findings, out)
         if findings or session.decision is not None:
             out.decisions += breaker.judge(session, turn, findings, self._policy.mode)
         return True
+
+    def _watching(self, rules: Rules) -> Watchers:
+        """What watches under these settings; looked up by identity, as settings are slow to hash."""
+        known = self._watchers.get(id(rules))
+        if known is None or known[0] is not rules:
+            if len(self._watchers) >= MAX_CACHED:
+                self._watchers.clear()
+            known = self._watchers[id(rules)] = rules, watching(rules)
+        return known[1]
 
     @staticmethod
     def _tell(session: SessionState, turn: Turn, findings: list[Finding], out: Outcome) -> None:

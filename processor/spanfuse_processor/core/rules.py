@@ -7,7 +7,7 @@ from typing import Final
 
 from spanfuse_schemas import Override, Policy, Rules
 
-_MAX_CACHED: Final = 4096
+MAX_CACHED: Final = 4096
 
 
 class RuleBook:
@@ -25,7 +25,7 @@ class RuleBook:
         key = (agent, team, tool)
         found = self._resolved.get(key)
         if found is None:
-            if len(self._resolved) >= _MAX_CACHED:  # invented names must not grow it for ever
+            if len(self._resolved) >= MAX_CACHED:  # invented names must not grow it for ever
                 self._resolved.clear()
             found = self._resolved[key] = self._resolve(agent, team, tool)
         return found

@@ -257,8 +257,9 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
         run.count = run.exact_count = 1
         run.span_id, run.since_ns = int(call.span_id, 16), call.end_ns
         run.spent = session.cost_nano_usd - call.cost_nano_usd
-    run.exact, run.canon, run.near = int(new.exact, 16), canon, number(new.near)
-    run.size = run.size if run.count > 1 else new.size
+    run.exact, run.canon = int(new.exact, 16), canon
+    if near.max_distance:
+        run.near, run.size = number(new.near), run.size if run.count > 1 else new.size
     run.history, run.end_ns, run.novel_before = call.history, call.end_ns, run.novel
     return run
 

@@ -2,13 +2,14 @@
 
 A detector reads the session, which `turn.fold` has brought up to date, and the settings; it keeps what it needs in the
 session and never looks at another detector. The table below is their order: where several fire on one call, all are
-recorded, and the first of the strongest decides.
+recorded, and the first of the strongest decides. A rule is asked only where there is something for it to see.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from enum import IntFlag
+from typing import Final, NamedTuple
 
 from spanfuse_processor.core.detectors import (
     budget_session,
@@ -37,30 +38,93 @@ from spanfuse_processor.core.detectors import (
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
+from spanfuse_schemas import Rules
+from spanfuse_schemas.policy import Limits
 
 Detector = Callable[[SessionState, Turn], Finding | None]
 
-DETECTORS: Final[tuple[Detector, ...]] = (
-    budget_session.detect,
-    limits.detect,
-    errors.detect,
-    repeat_prompt.detect,
-    repeat_no_progress.detect,
-    near_no_progress.detect,
-    near_volatile.detect,
-    repeat_error.detect,
-    cycle.detect,
-    repeat_action.detect,
-    repeat_paging.detect,
-    repeat_refused.detect,
-    stagnation.detect,
-    drift.detect,
-    safety_drift.detect,
-    velocity.detect,
-    velocity_cost.detect,
-    velocity_burn.detect,
-    spend_idle.detect,
-    spend_creep.detect,
-    context.detect,
-    handoffs.detect,
+
+class Sight(IntFlag):
+    """What there is to see in a call."""
+
+    CALL = 0
+    """Itself."""
+    STEP = 1
+    """A step that it completes."""
+    REPEAT = 2
+    """An action or observation that was there before, or says nothing."""
+    PROMPT = 4
+    """A prompt that was sent before."""
+    SKETCH = 8
+    """Where its text or its action comes from."""
+
+
+class Watch(NamedTuple):
+    """When a detector is asked."""
+
+    detect: Detector
+    sight: Sight
+    on: Callable[[Rules], bool]
+
+
+def always(rules: Rules) -> bool:
+    """It has a mode for each tool, or keeps what others read."""
+    return True
+
+
+DETECTORS: Final[tuple[Watch, ...]] = (
+    Watch(budget_session.detect, Sight.CALL, lambda r: r.budget_session.limit_usd is not None),
+    Watch(limits.detect, Sight.CALL, lambda r: r.limits != Limits()),
+    Watch(errors.detect, Sight.CALL, lambda r: r.errors.mode != "off"),
+    Watch(repeat_prompt.detect, Sight.PROMPT, always),
+    Watch(repeat_no_progress.detect, Sight.REPEAT, always),
+    Watch(near_no_progress.detect, Sight.REPEAT, always),
+    Watch(near_volatile.detect, Sight.REPEAT, always),
+    Watch(repeat_error.detect, Sight.REPEAT, always),
+    Watch(cycle.detect, Sight.REPEAT, always),
+    Watch(repeat_action.detect, Sight.REPEAT, always),
+    Watch(repeat_paging.detect, Sight.STEP, lambda r: r.repeat_paging.mode != "off"),
+    Watch(repeat_refused.detect, Sight.CALL, lambda r: r.repeat_refused.mode != "off"),
+    Watch(stagnation.detect, Sight.REPEAT, always),
+    Watch(drift.detect, Sight.SKETCH, lambda r: r.drift.mode != "off"),
+    Watch(safety_drift.detect, Sight.SKETCH, lambda r: r.safety_drift.mode != "off"),
+    Watch(velocity.detect, Sight.CALL, lambda r: r.velocity.mode != "off"),
+    Watch(velocity_cost.detect, Sight.CALL, lambda r: r.velocity_cost.mode != "off"),
+    Watch(velocity_burn.detect, Sight.CALL, lambda r: r.velocity_burn.mode != "off"),
+    Watch(spend_idle.detect, Sight.CALL, lambda r: r.spend_idle.mode != "off"),
+    Watch(spend_creep.detect, Sight.CALL, lambda r: r.spend_creep.mode != "off"),
+    Watch(context.detect, Sight.CALL, lambda r: r.context.mode != "off"),
+    Watch(handoffs.detect, Sight.CALL, always),
 )
+
+
+def sight(session: SessionState, turn: Turn) -> int:
+    """What there is to see for the rules; an integer, as flags of an enum are slow to join."""
+    steps, step, run = session.steps, turn.step, turn.run
+    last = steps.last
+    found = 1 if step is not None else 0
+    if (
+        steps.repeats
+        or steps.observed_again
+        or session.prompts.repeats
+        or (turn.pending and turn.pending in steps.actions)
+        or (last is not None and (last.restated or last.echo))
+    ):
+        found |= 2
+    if run is not None and run.count > 1:
+        found |= 4
+    if turn.call.drift is not None:
+        found |= 8
+    return found
+
+
+Watchers = tuple[tuple[Detector, ...], ...]
+
+
+def watching(rules: Rules) -> Watchers:
+    """The detectors that these settings ask, in order, for each possible sight."""
+    awake = [watch for watch in DETECTORS if watch.on(rules)]
+    return tuple(
+        tuple(watch.detect for watch in awake if not watch.sight or watch.sight & seen)
+        for seen in range(2 * Sight.SKETCH)
+    )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.pace import MIN_BASELINE, MINUTE_NS, Velocity, median, rest, roll
+from spanfuse_processor.core.pace import MINUTE_NS, Velocity, rest, roll
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
 from spanfuse_schemas import Call
@@ -34,10 +34,10 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     left = rest(call.end_ns)
     rate, limit = pace.calls + pace.calls_before * left, float(rule.ceiling_per_min)
     if rate < limit:
-        if len(pace.baseline) < MIN_BASELINE:
+        if not pace.usual:
             return None
         rate = pace.now + pace.before * left
-        limit = max(rule.factor * median(pace.baseline), rule.floor_per_min)
+        limit = max(rule.factor * pace.usual, rule.floor_per_min)
         if rate < limit:
             return None
     return Finding(

@@ -6,7 +6,7 @@ As `velocity`, with nano-dollars for calls. Every call counts: parallel siblings
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
-from spanfuse_processor.core.pace import MIN_BASELINE, MINUTE_NS, Minutes, median, rest, roll
+from spanfuse_processor.core.pace import MINUTE_NS, Minutes, rest, roll
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
 
@@ -34,8 +34,8 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         return None
     rate = pace.now + pace.before * rest(call.end_ns)
     limit = rule.ceiling_usd_per_min * NANO
-    if len(pace.baseline) >= MIN_BASELINE:
-        limit = min(limit, max(rule.factor * median(pace.baseline), floor))
+    if pace.usual:
+        limit = min(limit, max(rule.factor * pace.usual, floor))
     if rate < limit:
         return None
     return Finding(
