@@ -106,7 +106,7 @@ def send_call(brokers: str, session: str) -> None:
         producer = AIOKafkaProducer(bootstrap_servers=brokers)
         await producer.start()
         partition = partition_of(session, len(await producer.partitions_for(CALLS)))
-        batch = CallBatch(calls=(prompt("hello", session=session),))
+        batch = CallBatch(calls=(prompt("hello", session=session, agent="helper"),))
         await producer.send_and_wait(CALLS, batch.to_json(), partition=partition)
         await producer.stop()
 
@@ -130,6 +130,11 @@ def test_a_worker_obeys_a_reset_and_stops_cleanly(with_topics: LocalKafka, tmp_p
             ran = spanfuse("reset", "session:run-1", "--config", str(config))
             assert (ran.returncode, ran.stderr) == (0, "")
             assert ran.stdout == "session:run-1: closed (epoch 1)\n"
+            for _ in range(10):  # what the call charges its agent is on its way for up to a second
+                ran = spanfuse("reset", "agent:helper", "--config", str(config))
+                if ran.returncode == 0:
+                    break
+            assert ran.stdout == "agent:helper: closed (epoch 1)\n"
             worker.terminate()
             assert worker.wait(15) == 0
         finally:

@@ -35,7 +35,12 @@ from tests.support.stream import (
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-SETTINGS = {"service": {"mode": "enforce"}, "budgets": {"session": {"limit_usd": 0.05}}}
+SETTINGS = {
+    "service": {"mode": "enforce"},
+    "budgets": {"session": {"limit_usd": 0.05}},
+    # A low share, and a cooldown longer than the traffic: that the breaker opens does not depend on the order of charges.
+    "detectors": {"agent.breaker": {"mode": "block", "sessions": 3, "share": 0.05, "window_s": 3600}},
+}
 SESSIONS = 60
 
 
@@ -91,7 +96,9 @@ async def test_a_worker_killed_under_load_loses_and_doubles_nothing(kafka: Kafka
     finally:
         load.cancel()
         worker.kill()
-    assert await totals(kafka.brokers) == expected([CallBatch(calls=tuple(found))], policy())
+    wanted = expected([CallBatch(calls=tuple(found))], policy())
+    assert wanted.standing == {f"agent:agent-{n}": "agent.breaker" for n in range(3)}
+    assert await totals(kafka.brokers) == wanted
 
 
 async def _beyond(brokers: str, mark: int) -> bool:
