@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgpack
 
+from spanfuse_processor.core import packing
 from spanfuse_processor.core.pace import Burn, ContextTiers, Creep, Failures, Idle, Minutes, Velocity
 from spanfuse_processor.core.seen import SeenSpans
 from spanfuse_processor.core.steps import Steps
@@ -13,7 +14,7 @@ from spanfuse_processor.core.strayed import Strayed
 from spanfuse_processor.errors import StateError
 from spanfuse_schemas import Decision
 
-STATE_VERSION: Final = 2
+STATE_VERSION: Final = 3
 MAX_LANES: Final = 8
 MAX_TOOLS: Final = 32
 MAX_ERRORS: Final = 64
@@ -216,7 +217,7 @@ class SessionState:
         """The state as versioned msgpack."""
         record = [
             STATE_VERSION, self.key, self.calls, self.tools, self.tokens, self.cost_nano_usd, self.first_ns, self.last_ns,
-            self.seen.snapshot(), self.steps.snapshot(), self.prompts.snapshot(),
+            self.seen.snapshot(), packing.snapshot(self.steps), packing.snapshot(self.prompts),
             {name: _dump(lane) for name, lane in self.lanes.items()},
             self.open_tools, self.tool_actions, self.tool_spans,
             self.errors, self.fired, self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
@@ -251,8 +252,8 @@ class SessionState:
             state.fired, decision, state.cooldown_s, state.epoch, state.awaited, state.progress, records,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
-        state.steps = Steps.restore(steps)
-        state.prompts = Steps.restore(prompts)
+        state.steps = packing.restore(steps)
+        state.prompts = packing.restore(prompts)
         state.lanes = {name: _load(PromptRun(), values) for name, values in lanes.items()}
         for name, values in records.items():
             setattr(state, name, _load(RECORDS[name](), values))

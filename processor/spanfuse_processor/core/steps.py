@@ -10,7 +10,7 @@ A call without a history is a prompt: its step is the prompt itself, since nothi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
 
@@ -25,10 +25,13 @@ TELLING_CHARS: Final = 128
 ("Email sent.") are the same for different deeds."""
 
 
+Kind = Literal["prompt", "turn", "tool"]
+
+
 class Step(NamedTuple):
     """One step. Hashes are 64-bit integers; 0 stands for an unknown identity."""
 
-    kind: Literal["prompt", "turn", "tool"]
+    kind: Kind
     """`prompt`: the agent starts over; `turn`: seen from a model call; `tool`: seen from a tool span."""
     exact: int
     """Hash of (action, observation), raw."""
@@ -247,24 +250,19 @@ class Steps:
         """Forget all."""
         self.__init__()  # type: ignore[misc]
 
-    def snapshot(self) -> list[Any]:
-        """The ring, the runs, and the number of unknown symbols; the symbols follow from them."""
-        ring = [tuple(s) for s in self.ring]
-        flags = self.repeats, self.observed_again
-        return [ring, self.runs, self.action_runs, flags, self.unknown] if ring else []
+    def state(self) -> list[Any]:
+        """All but the ring: the runs, and the number of unknown symbols; the symbols follow from these and the ring."""
+        return [self.runs, self.action_runs, self.repeats, self.observed_again, self.unknown]
 
     @classmethod
-    def restore(cls, data: list[Any]) -> Steps:
-        """The inverse of `snapshot`."""
+    def of(cls, ring: Iterable[Step], state: list[Any]) -> Steps:
+        """From its steps and its state."""
         steps = cls()
-        if data:
-            ring, steps.runs, steps.action_runs, flags, steps.unknown = data
-            steps.repeats, steps.observed_again = flags
-            steps.ring.extend(Step(*s) for s in ring)
-            unknown = steps.unknown - sum(not s.canon for s in steps.ring) - sum(not s.action for s in steps.ring)
-            steps.unknown = unknown
-            for step in steps.ring:
-                steps.canons.append(steps._symbol(step.canon))
-                steps.actions.append(steps._symbol(step.action))
-                steps.observations.append(step.observation)
+        steps.ring.extend(ring)
+        steps.runs, steps.action_runs, steps.repeats, steps.observed_again, unknown = state
+        steps.unknown = unknown - sum(not s.canon for s in steps.ring) - sum(not s.action for s in steps.ring)
+        for step in steps.ring:
+            steps.canons.append(steps._symbol(step.canon))
+            steps.actions.append(steps._symbol(step.action))
+            steps.observations.append(step.observation)
         return steps

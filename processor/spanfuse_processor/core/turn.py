@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
@@ -40,6 +41,21 @@ class Turn(NamedTuple):
 def number(text: str) -> int:
     """A hash in hex as an integer; 0 for none."""
     return int(text, 16) if text else 0
+
+
+def hashes(found: Fingerprint) -> tuple[int, int]:
+    """Exact and canonical hash as integers; 0 for an unknown identity."""
+    exact, canon = found.exact, found.canon
+    if not canon:
+        return 0, 0
+    number = int(canon, 16)
+    return (number if exact == canon else int(exact, 16)), number
+
+
+@lru_cache(maxsize=1024)
+def agent_hash(name: str) -> int:
+    """32 bits that stand for an agent."""
+    return crc32(name.encode("utf-8", "surrogatepass"))
 
 
 def hexed(value: int) -> str:
@@ -203,12 +219,12 @@ def _step(
     error: bool,
     restated: bool = False,
 ) -> Step:
-    act, obs = number(action.canon), number(observation.canon)
-    act_exact = number(action.exact)
+    act_exact, act = hashes(action)
+    obs_exact, obs = hashes(observation)
     canon = mix(act, obs)
     return Step(
         kind,
-        mix(act_exact, number(observation.exact)),
+        mix(act_exact, obs_exact),
         canon,
         act_exact,
         act,
@@ -220,7 +236,7 @@ def _step(
         bytes.fromhex(call.fields),
         call.echoes,
         act not in session.steps.actions if restated else not canon or canon not in session.steps.canons,
-        crc32(call.agent.encode("utf-8", "surrogatepass")) if call.agent else 0,
+        agent_hash(call.agent) if call.agent else 0,
         restated,
         int(call.span_id, 16),
         int(call.parent_span_id, 16) if call.parent_span_id else 0,
@@ -243,7 +259,7 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
     if new is None or not new.canon:
         return None
     run = lane(session, call.agent)
-    canon, near = int(new.canon, 16), rules.near
+    (exact, canon), near = hashes(new), rules.near
     same = canon == run.canon or _near(run, new, near)
     if same and call.start_ns < run.end_ns:
         return None  # siblings in parallel ask once
@@ -252,12 +268,12 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
     goes_on = same and call.history <= run.history and run.novel == run.novel_before
     if goes_on and not (pause_s and waited_ns >= pause_s * 1e9):
         run.count += 1
-        run.exact_count = run.exact_count + 1 if int(new.exact, 16) == run.exact else 1
+        run.exact_count = run.exact_count + 1 if exact == run.exact else 1
     else:
         run.count = run.exact_count = 1
         run.span_id, run.since_ns = int(call.span_id, 16), call.end_ns
         run.spent = session.cost_nano_usd - call.cost_nano_usd
-    run.exact, run.canon = int(new.exact, 16), canon
+    run.exact, run.canon = exact, canon
     if near.max_distance:
         run.near, run.size = number(new.near), run.size if run.count > 1 else new.size
     run.history, run.end_ns, run.novel_before = call.history, call.end_ns, run.novel

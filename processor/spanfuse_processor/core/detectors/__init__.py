@@ -57,6 +57,10 @@ class Sight(IntFlag):
     """A prompt that was sent before."""
     SKETCH = 8
     """Where its text or its action comes from."""
+    FAILURE = 16
+    """A failure, or what comes after one."""
+    QUIET = 32
+    """A model call that asks for no tool, or what comes after one."""
 
 
 class Watch(NamedTuple):
@@ -75,7 +79,7 @@ def always(rules: Rules) -> bool:
 DETECTORS: Final[tuple[Watch, ...]] = (
     Watch(budget_session.detect, Sight.CALL, lambda r: r.budget_session.limit_usd is not None),
     Watch(limits.detect, Sight.CALL, lambda r: r.limits != Limits()),
-    Watch(errors.detect, Sight.CALL, lambda r: r.errors.mode != "off"),
+    Watch(errors.detect, Sight.FAILURE, lambda r: r.errors.mode != "off"),
     Watch(repeat_prompt.detect, Sight.PROMPT, always),
     Watch(repeat_no_progress.detect, Sight.REPEAT, always),
     Watch(near_no_progress.detect, Sight.REPEAT, always),
@@ -84,14 +88,14 @@ DETECTORS: Final[tuple[Watch, ...]] = (
     Watch(cycle.detect, Sight.REPEAT, always),
     Watch(repeat_action.detect, Sight.REPEAT, always),
     Watch(repeat_paging.detect, Sight.STEP, lambda r: r.repeat_paging.mode != "off"),
-    Watch(repeat_refused.detect, Sight.CALL, lambda r: r.repeat_refused.mode != "off"),
+    Watch(repeat_refused.detect, Sight.FAILURE, lambda r: r.repeat_refused.mode != "off"),
     Watch(stagnation.detect, Sight.REPEAT, always),
     Watch(drift.detect, Sight.SKETCH, lambda r: r.drift.mode != "off"),
     Watch(safety_drift.detect, Sight.SKETCH, lambda r: r.safety_drift.mode != "off"),
     Watch(velocity.detect, Sight.CALL, lambda r: r.velocity.mode != "off"),
     Watch(velocity_cost.detect, Sight.CALL, lambda r: r.velocity_cost.mode != "off"),
-    Watch(velocity_burn.detect, Sight.CALL, lambda r: r.velocity_burn.mode != "off"),
-    Watch(spend_idle.detect, Sight.CALL, lambda r: r.spend_idle.mode != "off"),
+    Watch(velocity_burn.detect, Sight.QUIET, lambda r: r.velocity_burn.mode != "off"),
+    Watch(spend_idle.detect, Sight.QUIET, lambda r: r.spend_idle.mode != "off"),
     Watch(spend_creep.detect, Sight.CALL, lambda r: r.spend_creep.mode != "off"),
     Watch(context.detect, Sight.CALL, lambda r: r.context.mode != "off"),
     Watch(handoffs.detect, Sight.CALL, always),
@@ -100,9 +104,9 @@ DETECTORS: Final[tuple[Watch, ...]] = (
 
 def sight(session: SessionState, turn: Turn) -> int:
     """What there is to see for the rules; an integer, as flags of an enum are slow to join."""
-    steps, step, run = session.steps, turn.step, turn.run
+    steps, step, run, call = session.steps, turn.step, turn.run, turn.call
     last = steps.last
-    found = 1 if step is not None else 0
+    found = 0 if step is None else 1
     if (
         steps.repeats
         or steps.observed_again
@@ -113,8 +117,12 @@ def sight(session: SessionState, turn: Turn) -> int:
         found |= 2
     if run is not None and run.count > 1:
         found |= 4
-    if turn.call.drift is not None:
+    if call.drift is not None:
         found |= 8
+    if call.error_type or session.refusals is not None:
+        found |= 16
+    if not call.called or session.velocity_burn is not None or session.spend_idle is not None:
+        found |= 32
     return found
 
 
@@ -126,5 +134,5 @@ def watching(rules: Rules) -> Watchers:
     awake = [watch for watch in DETECTORS if watch.on(rules)]
     return tuple(
         tuple(watch.detect for watch in awake if not watch.sight or watch.sight & seen)
-        for seen in range(2 * Sight.SKETCH)
+        for seen in range(2 * Sight.QUIET)
     )

@@ -7,12 +7,10 @@ As in repeat.no_progress, a cycle that the next observation would complete is fo
 
 from __future__ import annotations
 
-from zlib import crc32
-
 from spanfuse_processor.core.finding import Finding, action_of, evidence, prints_of
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, Steps, unhurried
-from spanfuse_processor.core.turn import Turn
+from spanfuse_processor.core.turn import Turn, agent_hash
 from spanfuse_schemas.policy import Cycle
 
 
@@ -99,7 +97,7 @@ def _message(steps: list[Step], rounds: int) -> str:
 def _agents(session: SessionState, steps: list[Step]) -> str:
     """Who takes part, where they are several."""
     parties = {step.agent for step in steps}
-    names = [name for name in session.lanes if name and crc32(name.encode("utf-8", "surrogatepass")) in parties]
+    names = [name for name in session.lanes if name and agent_hash(name) in parties]
     return f" (Agents: {', '.join(names)}.)" if len(names) > 1 else ""
 
 

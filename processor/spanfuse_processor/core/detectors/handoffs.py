@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from zlib import crc32
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
 from spanfuse_processor.core.session import Roster, SessionState
-from spanfuse_processor.core.turn import Turn, number
+from spanfuse_processor.core.turn import Turn, agent_hash, number
 from spanfuse_schemas import Call
 from spanfuse_schemas.scope_rules import Handoffs
 
@@ -36,7 +35,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         return None
     if call.kind == "tool" or call.error_type or not call.agent:
         return None
-    agent = crc32(call.agent.encode("utf-8", "surrogatepass"))
+    agent = agent_hash(call.agent)
     if agent == roster.last:
         return None
     _take_turn(session, roster, agent, call)
@@ -46,7 +45,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
 def _begin(session: SessionState, call: Call) -> None:
     roster = session.roster = Roster()
     roster.first, roster.model = call.agent, call.model
-    roster.last = crc32(call.agent.encode("utf-8", "surrogatepass"))
+    roster.last = agent_hash(call.agent)
 
 
 def _works(called: Sequence[str], handing: Sequence[str]) -> bool:
