@@ -238,7 +238,9 @@ RULE_NAMES: Final = tuple((f.alias or name) for name, f in Rules.model_fields.it
 """Keys of `Policy.rules`, in order."""
 
 
-_OF_STEPS: Final = ("repeat.", "near", "cycle", "stagnation")
+_OF_STEPS: Final = (
+    "repeat.no_progress", "repeat.error", "repeat.action", "repeat.paging", "near", "cycle", "stagnation",
+)  # fmt: skip
 
 
 class Override(Settings):
@@ -247,8 +249,8 @@ class Override(Settings):
     agent: str | None = None
     """Agent's name; `*` and `?` as in a shell."""
     tool: str | None = None
-    """Tool's name; `*` and `?` as in a shell. Only `repeat.*`, `near`, `cycle` and `stagnation` know the tool: that of the
-    newest step."""
+    """Tool's name; `*` and `?` as in a shell. Only rules on steps know it, that of the newest one: `repeat.no_progress`,
+    `repeat.error`, `repeat.action`, `repeat.paging`, `near`, `cycle` and `stagnation`."""
     team: str | None = None
     """Team's name; `*` and `?` as in a shell."""
     rules: dict[str, dict[str, Any]]
@@ -258,11 +260,9 @@ class Override(Settings):
     def _checked(self) -> Override:
         """Fail now, not when the first call matches."""
         Rules.model_validate(self.rules)
-        deaf = [name for name in self.rules if self.tool is not None and not name.startswith(_OF_STEPS)]
+        deaf = [name for name in self.rules if self.tool is not None and name not in _OF_STEPS]
         if deaf:
-            raise ValueError(
-                f"an override for a tool cannot change {', '.join(deaf)}: only repeat.*, near, cycle and stagnation know it"
-            )
+            raise ValueError(f"an override for a tool cannot change {', '.join(deaf)}: only rules on steps know it")
         return self
 
 

@@ -25,7 +25,7 @@ class PromptRun:
     """A lane's run of equal prompts: the same new input while the history does not grow."""
 
     __slots__ = (
-        "canon", "count", "end_ns", "exact", "exact_count", "history", "near", "novel", "novel_before", "since_ns",
+        "canon", "count", "end_ns", "exact", "exact_count", "history", "hurried", "near", "novel", "novel_before", "since_ns",
         "size", "span_id", "spent",
     )  # fmt: skip
 
@@ -34,6 +34,8 @@ class PromptRun:
         """Of the last new input: hashes; of the first of the run: length, characters, so that small growth adds up."""
         self.history = 0
         """Messages before it."""
+        self.hurried = False
+        """Whether one of them came so soon after the one before that the agent does not merely wait."""
         self.count = self.exact_count = 0
         """Prompts in the run; those at its end that are equal to the letter."""
         self.span_id = self.since_ns = self.spent = 0

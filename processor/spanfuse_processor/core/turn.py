@@ -268,9 +268,11 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
     goes_on = same and call.history <= run.history and run.novel == run.novel_before
     if goes_on and not (pause_s and waited_ns >= pause_s * 1e9):
         run.count += 1
+        run.hurried |= waited_ns < rules.repeat_prompt.wait_s * 1e9
         run.exact_count = run.exact_count + 1 if exact == run.exact else 1
     else:
         run.count = run.exact_count = 1
+        run.hurried = False
         run.span_id, run.since_ns = int(call.span_id, 16), call.end_ns
         run.spent = session.cost_nano_usd - call.cost_nano_usd
     run.exact, run.canon = exact, canon

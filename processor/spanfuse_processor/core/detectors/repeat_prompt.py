@@ -24,11 +24,14 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if mode == "off" or run.count < rule.count:
         return None
     kind = "same" if exact else "all but the same"
+    action = action_of(mode)
+    if action == "block" and not run.hurried and run.count < rule.wait_count:
+        action = "nudge"
     near = hexed(run.near) if rules.near.max_distance and not exact else ""
     return Finding(
         rule="repeat.prompt" if exact else "near.prompt",
         mode=mode,
-        action=action_of(mode),
+        action=action,
         message=f"The {kind} prompt was sent {run.count} times and nothing was done with the answers. Use what was "
         "answered, or change the question.",
         evidence=evidence(
