@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spanfuse_processor.cli.options import dollars
 from tests.cli.conftest import Spanfuse
 from tests.support.recorded import healthy, repeater, write_lines
 
@@ -78,3 +79,74 @@ def test_standard_input_that_is_closed_is_told(tmp_path: Path) -> None:
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
     assert "nothing could be read" in ran.stderr
+
+
+def test_text_and_report_number_the_calls_alike_and_tiny_sums_are_told(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    """Six calls of 27 millionths of a dollar, of which the fourth, number 3, would have been refused."""
+    lines = spanfuse("replay", write_lines(tmp_path / "r.jsonl", repeater(6))).stdout.splitlines()
+    rows = [line.split() for line in lines]
+    assert ["s", "repeat.prompt", "#3", "6", "$0.000081"] in rows
+    assert ["$0.00016", "spent"] in rows
+    assert ["$0.000081", "50", "%", "by", "calls", "from", "the", "first", "refused", "one", "on"] in rows
+    assert "Calls are numbered from 0." in lines
+
+
+def test_text_fits_80_columns_and_names_no_more_than_20_sessions(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    names = [f"{n:03d}-{'long-' * 30}" for n in range(25)]
+    path = write_lines(tmp_path / "r.jsonl", [r for name in names for r in repeater(5, name)])
+    text = spanfuse("replay", path).stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert sum("#3" in line for line in text.splitlines()) == 20
+    assert "… and 5 more; all are in --report FILE." in text
+
+
+def test_the_sessions_that_would_have_saved_most_money_come_first(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "r.jsonl", [*repeater(5, "little"), *repeater(9, "much"), *repeater(7, "more")])
+    rows = [line.split() for line in spanfuse("replay", path).stdout.splitlines()]
+    assert [row[0] for row in rows if "#3" in row] == ["much", "more", "little"]
+
+
+def test_two_configurations_are_compared(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    config = tmp_path / "five.yaml"
+    config.write_text("detectors:\n  repeat.prompt: {count: 5}\n  near: {mode: 'off'}\n")
+    path = write_lines(tmp_path / "r.jsonl", [*repeater(5, "five"), *repeater(7, "seven")])
+    asked = ("replay", path, "--config", config, "--against", _empty(tmp_path))
+    found = json.loads(spanfuse(*asked, "--format", "json").stdout)
+    assert [s["blocked_at"] for s in found["sessions"]] == [None, 5]
+    assert [s["session"] for s in found["diff"]["stopped_by_old_only"]] == ["five"]
+    text = spanfuse(*asked).stdout
+    assert "Compared with --against" in text
+    assert ["sessions", "stopped", "2", "1"] in [line.split() for line in text.splitlines()]
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_pipe_is_compared_in_one_reading(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    data = write_lines(tmp_path / "r.jsonl", repeater(6)).read_bytes()
+    command = [
+        sys.executable,
+        "-m",
+        "spanfuse_processor",
+        "replay",
+        "-",
+        "--against",
+        _empty(tmp_path),
+        "--format=json",
+    ]
+    ran = subprocess.run(command, input=data, capture_output=True, timeout=60, check=True)
+    totals = json.loads(ran.stdout)["diff"]["totals"]
+    assert totals["old"] == totals["new"]
+    assert totals["new"]["sessions_blocked"] == 1
+
+
+def _empty(folder: Path) -> Path:
+    path = folder / "empty.yaml"
+    path.write_text("")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("nano_usd", "told"),
+    [(0, "$0"), (1, "$0.000000001"), (27_000, "$0.000027"), (999_999, "$0.00100"), (10**6, "$0.0010")],
+)
+def test_sums_of_money_have_as_many_decimals_as_they_need(nano_usd: int, told: str) -> None:
+    assert dollars(nano_usd) == told

@@ -61,5 +61,8 @@ def printable(text: str) -> str:
 
 
 def dollars(nano_usd: int) -> str:
-    """Nano-dollars for people."""
-    return f"${nano_usd / 1e9:.4f}"
+    """Nano-dollars for people: four decimals, and of less than a tenth of a cent as many as two digits need."""
+    decimals = 4
+    while decimals < 9 and 0 < nano_usd < 10 ** (10 - decimals):
+        decimals += 1
+    return f"${nano_usd / 1e9:.{decimals}f}" if nano_usd else "$0"

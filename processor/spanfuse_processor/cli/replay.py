@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Any
 
 import click
 
 from spanfuse_processor.cli.group import Problem
-from spanfuse_processor.cli.options import config_option, dollars, format_option, print_json, printable
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from spanfuse_processor.hosts.replay_report import Report, SessionReport
-
-MAX_ROWS: Final = 20
-"""Sessions shown as text; the report has all."""
+from spanfuse_processor.cli.options import config_option, format_option, print_json
 
 
 @click.command()
@@ -25,6 +17,13 @@ MAX_ROWS: Final = 20
 )
 @config_option
 @click.option(
+    "--against",
+    "against_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Another configuration file: also say what --config changes against it.",
+)
+@click.option(
     "--report",
     "report_path",
     metavar="FILE",
@@ -32,91 +31,49 @@ MAX_ROWS: Final = 20
     help="Write the whole report there, JSON.",
 )
 @format_option
-def replay(files: tuple[Path, ...], config_path: Path | None, report_path: Path | None, output: str) -> None:
+def replay(
+    files: tuple[Path, ...], config_path: Path | None, against_path: Path | None, report_path: Path | None, output: str
+) -> None:
     """Try the rules on recorded traffic, without side effects.
 
     FILES are OTLP JSON lines, OTLP JSON documents, protobuf requests (.bin, .pb), gzipped or not, or directories of them;
     `-` and pipes are JSON lines, gzipped or not.
-    For each session: which model call would have been the first refused, and by which rule.
+    First comes how much of the traffic the rules could see; then for each session which model call would have been the
+    first refused, by which rule, and what that would have saved. Calls are numbered from 0. The same recordings and
+    configuration give the same report.
 
     \b
     Examples:
       spanfuse replay traces.jsonl.gz --config spanfuse.yaml --report report.json
+      spanfuse replay traces.jsonl.gz --config tried.yaml --against spanfuse.yaml
       kubectl logs collector | spanfuse replay -
     """
+    from spanfuse_processor.cli.replay_text import show
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.prices import prices_of
-    from spanfuse_processor.hosts.replay import replay_files
+    from spanfuse_processor.hosts.replay import replay_together
+    from spanfuse_processor.hosts.replay_totals import diff
 
-    config = load_config(config_path)
+    configs = [load_config(path) for path in ((config_path,) if against_path is None else (config_path, against_path))]
     if report_path is not None:
         report_path.touch()  # fail now rather than after an hour
-    report = replay_files(config.policy(), files, prices=prices_of(config.pricing))
+    counted, *against = replay_together([(c.policy(), prices_of(c.pricing)) for c in configs], files)
+    report = counted.to_dict() | ({"diff": diff(against[0], counted)} if against else {})
     if report_path is not None:
         _write(report_path, report)
     if output == "json":
-        print_json(report.to_dict())
+        print_json(report)
     else:
-        _print(report)
-    for problem in report.problems:
+        show(report, counted)
+    for problem in counted.problems:
         click.echo(f"spanfuse: undecodable: {problem}", err=True)
-    if not report.coverage["requests"]:
+    if not counted.coverage["requests"]:
         raise Problem("nothing could be read")
 
 
-def _write(path: Path, report: Report) -> None:
+def _write(path: Path, report: dict[str, Any]) -> None:
     import json
 
     with path.open("w", encoding="utf-8") as file:
-        json.dump(report.to_dict(), file, ensure_ascii=False, indent=1)
+        json.dump(report, file, ensure_ascii=False, indent=1)
         file.write("\n")
-
-
-def _print(report: Report) -> None:
-    from spanfuse_processor.cli.tables import PipedConsole
-
-    console = PipedConsole()
-    console.print(_coverage(report))
-    if report.rules:
-        console.print(_rules(report))
-    blocked = [s for s in report.sessions.values() if s.blocked_at is not None]
-    if blocked:
-        console.print(_blocked(blocked[:MAX_ROWS]))
-    more = len(blocked) - MAX_ROWS
-    if more > 0:
-        console.print(f"… and {more} more; all are in --report FILE.")
-    console.print(f"{len(blocked)} of {len(report.sessions)} sessions would have been stopped.")
-
-
-def _coverage(report: Report) -> Table:
-    from spanfuse_processor.cli.tables import table
-    from spanfuse_processor.hosts.replay_report import COVERAGE
-
-    made = table("Coverage", ">count", "of what")
-    for name, meaning in COVERAGE.items():
-        made.add_row(str(report.coverage[name]), meaning)
-    for reason, number in sorted(report.ingest.items()):
-        made.add_row(str(number), f"spans that ingest counted as: {reason}")
-    made.add_row(str(report.undecodable), "undecodable requests and files")
-    return made
-
-
-def _rules(report: Report) -> Table:
-    from spanfuse_processor.cli.tables import table
-
-    made = table("Detections", ">count", "rule")
-    for rule, number in report.rules.most_common():
-        made.add_row(str(number), rule)
-    return made
-
-
-def _blocked(sessions: list[SessionReport]) -> Table:
-    from rich.text import Text
-
-    from spanfuse_processor.cli.tables import table
-
-    made = table("Sessions that would have been stopped", "session", ">calls", ">first refused", "=rule", ">money")
-    for s in sessions:
-        before = "" if s.blocked_at is None else str(s.blocked_at + 1)
-        made.add_row(Text(printable(s.session)), str(s.calls), before, s.rule, dollars(s.cost_nano_usd))
-    return made

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,11 +23,13 @@ from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.recordings import Recorded, find, requests
+from spanfuse_processor.hosts.replay_ends import Ends
 from spanfuse_processor.hosts.replay_report import Report, ScopeFound, SessionReport
 from spanfuse_processor.hosts.replay_states import MAX_LIVE_SESSIONS, States
+from spanfuse_processor.hosts.replay_totals import modes
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_schemas import Call, CallBatch, Charge, Decision, Policy
+from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy
 
 
 class Replay:
@@ -38,12 +41,14 @@ class Replay:
     """
 
     def __init__(self, policy: Policy, normaliser: Normaliser, *, live_sessions: int = MAX_LIVE_SESSIONS) -> None:
-        self.report = Report()
+        self.report = Report(modes=modes(policy))
         self._pipeline = Pipeline(policy)
         self._normaliser = normaliser
         self._stage = ScopeStage(policy)
         self._states = States(SessionState, live_sessions)
         self._scopes = States(ScopeState, live_sessions)
+        self._ends = States(Ends, live_sessions)
+        self._detected = set[str]()
         self._calls = 0
 
     def __enter__(self) -> Self:
@@ -54,23 +59,17 @@ class Replay:
     ) -> None:
         self._states.close()
         self._scopes.close()
+        self._ends.close()
 
-    def run(self, paths: Iterable[Path]) -> Report:
-        """Replay files and directories, one after the other, in the order given."""
-        for path in find(paths):
-            try:
-                for recorded in requests(path):
-                    self._request(recorded)
-            except (OSError, EOFError, zlib.error) as error:
-                self.report.fail(path.name, str(error))
-            else:
-                self.report.files += 1
+    def finished(self) -> Report:
+        """The report, once all requests have been replayed."""
         self.report.ingest = Counter(self._normaliser.counters)
         self.report.agents = leaderboard.agents(self._scopes.of_kind("agent:"), self._pipeline.policy.rules.adaptive)
         self.report.models = leaderboard.models(self._scopes.of_kind("model:"))
         return self.report
 
-    def _request(self, recorded: Recorded) -> None:
+    def request(self, recorded: Recorded) -> None:
+        """Replay one request."""
         if recorded.data is None:
             self.report.fail(recorded.where, "longer than any export request")
             return
@@ -101,16 +100,26 @@ class Replay:
         self.report.cover(call)
         self.report.rules.update(detection.rule for detection in outcome.detections)
         session = self.report.sessions.setdefault(call.session, SessionReport(call.session))
+        if call.kind == "llm" and call.session not in self._detected:
+            self._ends.get(call.session).add(call.end_ns)
         for detection in outcome.detections:
-            session.found(detection, session.calls - remembered)
+            self._found(session, detection, session.calls - remembered)
         self._charge(outcome.charges)
-        if call.kind != "llm":
+        if call.kind == "llm":
+            refusing = next((decision.rule for decision in standing if refused(decision, call)), "")
+            session.counted(call.cost_nano_usd, refusing)
+
+    def _found(self, session: SessionReport, detection: Detection, forgotten: int) -> None:
+        """Note what was found of a session, and at its first block how long that took."""
+        session.found(detection, forgotten)
+        if detection.action != "block" or session.session in self._detected:
             return
-        refusing = next((decision for decision in standing if refused(decision, call)), None)
-        if session.blocked_at is None and refusing is not None:
-            session.blocked_at, session.rule = session.calls, refusing.rule
-        session.calls += 1
-        session.cost_nano_usd += call.cost_nano_usd
+        self._detected.add(session.session)
+        ends, since_ns = self._ends.get(session.session), detection.evidence.since_ns
+        if since_ns:
+            session.time_to_detection_s = round(max(0, detection.at_ns - since_ns) / 1e9, 3)
+            session.calls_to_detection = ends.since(since_ns)
+        ends.clear()
 
     def _standing(self, state: SessionState, call: Call) -> list[Decision]:
         """What stands against the call, the narrowest scope first, as a Guard would find it."""
@@ -122,7 +131,7 @@ class Replay:
         for detection in self._stage.process(charges, self._scopes.get).detections:
             self.report.rules[detection.rule] += 1
             if detection.session:
-                self.report.sessions[detection.session].found(detection, 0)
+                self._found(self.report.sessions[detection.session], detection, 0)
             else:
                 self.report.scopes.append(ScopeFound.of(detection))
 
@@ -159,5 +168,37 @@ def replay_files(
         prices: what calls cost that report no cost themselves; default: the list prices.
         live_sessions: sessions held in memory.
     """
-    with Replay(policy, Normaliser(prices or Prices()), live_sessions=live_sessions) as replay:
-        return replay.run(paths)
+    return replay_together([(policy, prices or Prices())], paths, live_sessions=live_sessions)[0]
+
+
+def replay_together(
+    trials: Sequence[tuple[Policy, Prices]], paths: Iterable[Path], *, live_sessions: int = MAX_LIVE_SESSIONS
+) -> list[Report]:
+    """Replay files and directories under several policies, none of which knows of the others; each is read once.
+
+    Args:
+        trials: the rules to try, and what calls cost.
+        paths: files and directories, replayed one after the other, in the order given.
+        live_sessions: sessions held in memory, of each policy.
+    """
+    with ExitStack() as stack:
+        replays = [
+            stack.enter_context(Replay(policy, Normaliser(prices), live_sessions=live_sessions))
+            for policy, prices in trials
+        ]
+        for path in find(paths):
+            _file(path, replays)
+        return [replay.finished() for replay in replays]
+
+
+def _file(path: Path, replays: Sequence[Replay]) -> None:
+    try:
+        for recorded in requests(path):
+            for replay in replays:
+                replay.request(recorded)
+    except (OSError, EOFError, zlib.error) as error:
+        for replay in replays:
+            replay.report.fail(path.name, str(error))
+    else:
+        for replay in replays:
+            replay.report.files += 1

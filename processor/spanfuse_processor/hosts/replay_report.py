@@ -1,4 +1,7 @@
-"""What a replay reports: per session where it would have been stopped, and how much of the traffic the rules could see."""
+"""What a replay reports: how much of the traffic the rules could see, and per session where it would have been stopped.
+
+What the sessions add up to is in `replay_totals`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from spanfuse_processor.hosts.replay_totals import by_rule, totals
 from spanfuse_schemas import Call, Detection
 from spanfuse_schemas.detection import DetectionAction, Mode
 
@@ -40,10 +44,14 @@ class Found:
     """Mode of the rule."""
     call: int
     """0-based index of the model call on which, or after which, it fired."""
+    at_ns: int
+    """When, nanoseconds since the Unix epoch."""
     conditional: bool
     """The loop completes only if the next call repeats it."""
     message: str
     """One sentence for people."""
+    evidence: dict[str, Any]
+    """The numbers behind it, those of `Evidence` that the rule has."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -62,11 +70,21 @@ class ScopeFound:
     """When, nanoseconds since the Unix epoch."""
     message: str
     """One sentence for people."""
+    evidence: dict[str, Any]
+    """The numbers behind it, those of `Evidence` that the rule has."""
 
     @classmethod
     def of(cls, d: Detection) -> ScopeFound:
         """From the detection."""
-        return cls(scope=d.scope, rule=d.rule, action=d.action, mode=d.mode, at_ns=d.at_ns, message=d.message)
+        return cls(
+            scope=d.scope,
+            rule=d.rule,
+            action=d.action,
+            mode=d.mode,
+            at_ns=d.at_ns,
+            message=d.message,
+            evidence=d.evidence.model_dump(exclude_defaults=True),
+        )
 
 
 @dataclass(slots=True)
@@ -83,6 +101,16 @@ class SessionReport:
     """Rule that would have refused it."""
     cost_nano_usd: int = 0
     """Money spent by all its calls, those after the block included, nano-dollars."""
+    saved_calls: int = 0
+    """Model calls from the first refused one to the session's end: what a stop would have saved."""
+    saved_nano_usd: int = 0
+    """Money spent by these, nano-dollars."""
+    time_to_detection_s: float | None = None
+    """From the beginning of what was found (`evidence.since_ns`) to the first detection that asks for a block, seconds; none
+    where there is none, or its rule knows no beginning."""
+    calls_to_detection: int | None = None
+    """Model calls that ended meanwhile, the one on which it fired included; none likewise, and where it began too many calls
+    ago."""
     detections: list[Found] = field(default_factory=list)
     """What every rule said, in order."""
 
@@ -98,10 +126,26 @@ class SessionReport:
                 action=detection.action,
                 mode=detection.mode,
                 call=detection.call + forgotten,
+                at_ns=detection.at_ns,
                 conditional=detection.conditional,
                 message=detection.message,
+                evidence=detection.evidence.model_dump(exclude_defaults=True),
             )
         )
+
+    def counted(self, cost_nano_usd: int, refused_by: str) -> None:
+        """Take in a model call.
+
+        Args:
+            refused_by: rule whose decision would have refused it; empty: none would.
+        """
+        if self.blocked_at is None and refused_by:
+            self.blocked_at, self.rule = self.calls, refused_by
+        if self.blocked_at is not None:
+            self.saved_calls += 1
+            self.saved_nano_usd += cost_nano_usd
+        self.calls += 1
+        self.cost_nano_usd += cost_nano_usd
 
 
 @dataclass(slots=True)
@@ -122,6 +166,8 @@ class Report:
     """What the normaliser counted: spans that made no call, by reason, and what it repaired."""
     rules: Counter[str] = field(default_factory=Counter)
     """Detections by rule."""
+    modes: dict[str, str] = field(default_factory=dict)
+    """Mode of each rule of the policy, leaving aside what is set for some agents, teams or tools."""
     files: int = 0
     """Files that were read to their end."""
     undecodable: int = 0
@@ -149,14 +195,17 @@ class Report:
             self.problems.append(f"{where}: {why}")
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as it is written."""
+        """The report as it is written: what it rests on, what it comes to, then one by one."""
         return {
-            "sessions": [asdict(session) for session in self.sessions.values()],
             "coverage": {name: self.coverage[name] for name in COVERAGE}
             | {"ingest": dict(sorted(self.ingest.items()))},
+            "undecodable": self.undecodable,
+            "totals": totals(self.sessions.values()),
             "rules": dict(sorted(self.rules.items())),
+            "modes": self.modes,
+            "by_rule": by_rule(self.sessions.values(), self.scopes),
+            "sessions": [asdict(session) for session in self.sessions.values()],
             "scopes": [asdict(found) for found in self.scopes],
             "agents": self.agents,
             "models": self.models,
-            "undecodable": self.undecodable,
         }

@@ -1,0 +1,137 @@
+"""The report of `replay` for people: what it rests on, what it comes to, and which sessions would have been stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from spanfuse_processor.cli.options import dollars, printable
+from spanfuse_processor.cli.tables import PipedConsole, table
+from spanfuse_processor.hosts.replay_report import COVERAGE, Report
+
+MAX_ROWS: Final = 20
+"""Sessions of each list that are shown; the JSON report has all."""
+
+SHARE_OF: Final = {
+    "with_session": "calls",
+    "with_usage": "llm_calls",
+    "with_price": "llm_calls",
+    "with_content": "calls",
+}
+"""Counts of the coverage that are a part of another."""
+
+
+def show(report: dict[str, Any], counted: Report) -> None:
+    """Print a report.
+
+    Args:
+        report: the report as it is written, with `diff` where two policies are compared.
+        counted: what it was made of.
+    """
+    console = PipedConsole()
+    for part in _parts(report, counted):
+        console.print(part)
+
+
+def _parts(report: dict[str, Any], counted: Report) -> Iterator[RenderableType]:
+    yield _coverage(counted)
+    yield _totals(report["totals"])
+    yield from _rules(report)
+    yield from _stopped("Sessions that would have been stopped, most money first", report["sessions"])
+    if "diff" in report:
+        yield from _diff(report["diff"])
+    totals = report["totals"]
+    yield f"{totals['sessions_blocked']} of {totals['sessions']} sessions would have been stopped."
+
+
+def _coverage(report: Report) -> Table:
+    counts, made = report.coverage, table("Coverage", ">count", ">share", "of what")
+    for name, meaning in COVERAGE.items():
+        made.add_row(str(counts[name]), share(counts[name], counts[SHARE_OF.get(name, "")]), meaning)
+    for reason, number in sorted(report.ingest.items()):
+        made.add_row(str(number), "", f"spans that ingest counted as: {reason}")
+    made.add_row(str(report.undecodable), "", "undecodable requests and files")
+    return made
+
+
+def share(part: int, whole: int) -> str:
+    """A part in percent, rounded down so that 100 % are all; empty of nothing."""
+    return f"{100 * part // whole} %" if whole else ""
+
+
+def _totals(totals: dict[str, Any]) -> Table:
+    made = table("Totals", ">value", ">share", "of what")
+    for name, whole, meaning in (
+        ("sessions", "", "sessions"),
+        ("sessions_with_detections", "sessions", "of which a rule said something"),
+        ("sessions_blocked", "sessions", "that would have been stopped"),
+        ("calls", "", "model calls"),
+        ("saved_calls", "calls", "from the first refused one to the session's end"),
+    ):
+        made.add_row(str(totals[name]), share(totals[name], totals.get(whole, 0)), meaning)
+    spent, saved = totals["cost_nano_usd"], totals["saved_nano_usd"]
+    made.add_row(dollars(spent), "", "spent")
+    made.add_row(dollars(saved), share(saved, spent), "by calls from the first refused one on")
+    if totals["time_to_detection_s_p50"] is not None:
+        made.add_row(f"{totals['time_to_detection_s_p50']:g} s", "", "from beginning to detection, median")
+        made.add_row(f"{totals['time_to_detection_s_p95']:g} s", "", "from beginning to detection, 95th percentile")
+    return made
+
+
+def _rules(report: dict[str, Any]) -> Iterator[RenderableType]:
+    found = report["by_rule"]
+    counts = ("sessions", "warn", "nudge", "block", "shadow")
+    said = table("Detections by rule", "=rule", *(f">{name}" for name in counts))
+    stops = table("Stops by rule, and what they would have saved", "=rule", ">sessions", ">calls", ">money")
+    for rule, entry in found.items():
+        said.add_row(rule, *(str(entry[name]) for name in counts))
+        if entry["blocked_sessions"]:
+            numbers = (str(entry[name]) for name in ("blocked_sessions", "saved_calls"))
+            stops.add_row(rule, *numbers, dollars(entry["saved_nano_usd"]))
+    yield from (made for made in (said, stops) if made.row_count)
+    for rule, entry in found.items():
+        if entry["shadow_sessions"]:
+            yield Text(f"In shadow, would have asked for a block: {rule}, in sessions: {entry['shadow_sessions']}.\n")
+    off = [rule for rule, mode in report["modes"].items() if mode == "off"]
+    if off:
+        yield Text(f"Off in general: {', '.join(off)}.\n")
+
+
+def _stopped(title: str, sessions: Sequence[dict[str, Any]]) -> Iterator[RenderableType]:
+    """The sessions that would have been stopped, those first that would have saved most."""
+    stopped = sorted((s for s in sessions if s["blocked_at"] is not None), key=_saved, reverse=True)
+    if not stopped:
+        return
+    made = table(title, "session", "=rule", ">refused", ">calls", ">saved")
+    for s in stopped[:MAX_ROWS]:
+        numbers = (f"#{s['blocked_at']}", str(s["calls"]))
+        made.add_row(Text(printable(s["session"])), s["rule"], *numbers, dollars(s["saved_nano_usd"]))
+    yield made
+    more = len(stopped) - MAX_ROWS
+    left = f"… and {more} more; all are in --report FILE. " if more > 0 else ""
+    yield Text(f"{left}Calls are numbered from 0.\n")
+
+
+def _saved(session: dict[str, Any]) -> tuple[int, int]:
+    return session["saved_nano_usd"], session["saved_calls"]
+
+
+def _diff(diff: dict[str, Any]) -> Iterator[RenderableType]:
+    old, new = diff["totals"]["old"], diff["totals"]["new"]
+    made = table("Compared with --against", "what", ">against", ">now")
+    made.add_row("sessions stopped", str(old["sessions_blocked"]), str(new["sessions_blocked"]))
+    made.add_row("calls saved", str(old["saved_calls"]), str(new["saved_calls"]))
+    made.add_row("money saved", dollars(old["saved_nano_usd"]), dollars(new["saved_nano_usd"]))
+    for rule, beside in diff["by_rule"].items():
+        for name, what in (("detections", "detections"), ("blocked_sessions", "sessions stopped")):
+            if beside["old"][name] != beside["new"][name]:
+                made.add_row(f"{rule}: {what}", str(beside["old"][name]), str(beside["new"][name]))
+    yield made
+    yield from _stopped("Stopped now, and not with --against", diff["stopped_by_new_only"])
+    yield from _stopped("Stopped with --against, and not now", diff["stopped_by_old_only"])
+    if diff["stopped_elsewhere"]:
+        yield Text(f"{len(diff['stopped_elsewhere'])} sessions are stopped by both, at another call.")

@@ -1,0 +1,44 @@
+"""When the model calls of a session ended: tells how many calls a rule took to notice."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Final
+
+MAX_ENDS: Final = 2048
+"""Calls remembered per session, the newest: 8 bytes each."""
+
+
+class Ends:
+    """Ends of the newest model calls of one session, nanoseconds since the Unix epoch."""
+
+    __slots__ = ("_ends",)
+
+    def __init__(self, session: str = "") -> None:
+        self._ends = array("q")
+
+    def add(self, end_ns: int) -> None:
+        """Take in a call."""
+        if len(self._ends) == MAX_ENDS:
+            del self._ends[0]
+        self._ends.append(end_ns)
+
+    def since(self, since_ns: int) -> int | None:
+        """How many calls ended then or later; none if some of those may be forgotten."""
+        count = sum(end >= since_ns for end in self._ends)
+        return None if count == MAX_ENDS else count
+
+    def clear(self) -> None:
+        """Forget all: they are not asked for again."""
+        self._ends = array("q")
+
+    def snapshot(self) -> bytes:
+        """The ends as bytes."""
+        return self._ends.tobytes()
+
+    @classmethod
+    def restore(cls, data: bytes) -> Ends:
+        """The inverse of `snapshot`."""
+        ends = cls()
+        ends._ends.frombytes(data)
+        return ends
