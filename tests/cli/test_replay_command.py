@@ -129,7 +129,7 @@ def test_a_pipe_is_compared_in_one_reading(spanfuse: Spanfuse, tmp_path: Path) -
         "replay",
         "-",
         "--against",
-        _empty(tmp_path),
+        str(_empty(tmp_path)),
         "--format=json",
     ]
     ran = subprocess.run(command, input=data, capture_output=True, timeout=60, check=True)

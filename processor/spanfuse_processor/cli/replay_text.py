@@ -134,4 +134,4 @@ def _diff(diff: dict[str, Any]) -> Iterator[RenderableType]:
     yield from _stopped("Stopped now, and not with --against", diff["stopped_by_new_only"])
     yield from _stopped("Stopped with --against, and not now", diff["stopped_by_old_only"])
     if diff["stopped_elsewhere"]:
-        yield Text(f"{len(diff['stopped_elsewhere'])} sessions are stopped by both, at another call.")
+        yield Text(f"Sessions that both stop, at another call: {len(diff['stopped_elsewhere'])}.\n")
