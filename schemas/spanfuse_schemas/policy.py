@@ -52,6 +52,14 @@ class NoProgress(Repeat):
         return self
 
 
+class RepeatError(Repeat):
+    """`repeat.error`: the same action in a row, each time an error of the tool."""
+
+    one_message: int = Field(default=8, ge=2, le=40)
+    """Failures of one tool in a row with one message, whatever the arguments, at which the agent is nudged. Default 8: a batch
+    of items that are all missing is no fault of the agent."""
+
+
 class RepeatAction(Rule):
     """`repeat.action`: the same action again and again, with different observations: polling, paging."""
 
@@ -178,7 +186,7 @@ class Rules(Settings):
 
     repeat_no_progress: NoProgress = Field(default=NoProgress(), alias="repeat.no_progress")
     """Same action and same observation, within the window of steps."""
-    repeat_error: Repeat = Field(default=Repeat(), alias="repeat.error")
+    repeat_error: RepeatError = Field(default=RepeatError(), alias="repeat.error")
     """Same action in a row, each time an error of the tool."""
     repeat_prompt: Repeat = Field(default=Repeat(), alias="repeat.prompt")
     """Same new input in a row while the history does not grow: the agent starts over."""
