@@ -46,11 +46,16 @@ def test_the_table_of_rules_is_that_of_the_policy() -> None:
 def test_the_defaults_in_the_table_are_those_of_the_policy() -> None:
     rules = Rules()
     assert _numbers(ROWS["repeat.no_progress"]) == {rules.repeat_no_progress.count}
-    assert _numbers(ROWS["repeat.error"]) == {rules.repeat_error.count}
+    assert _numbers(ROWS["repeat.error"]) == {rules.repeat_error.count, rules.repeat_error.one_message}
     assert _numbers(ROWS["repeat.prompt"]) == {rules.repeat_prompt.count}
     assert _numbers(ROWS["repeat.action"]) == {rules.repeat_action.nudge_at, rules.repeat_action.count}
-    assert _numbers(ROWS["near"]) == {rules.near.max_distance}
-    assert _numbers(ROWS["cycle"]) == {rules.cycle.rounds, rules.cycle.action_rounds}
+    assert _numbers(ROWS["repeat.refused"]) == {rules.repeat_refused.count}
+    assert _numbers(ROWS["repeat.paging"]) == {rules.repeat_paging.count}
+    assert _numbers(ROWS["near"]) == {rules.near.volatile_count, rules.near.max_distance}
+    cycle, stagnation = rules.cycle, rules.stagnation
+    assert _numbers(ROWS["cycle"]) == {cycle.rounds, cycle.rounds_with_errors, cycle.action_rounds}
+    shares = {100 * stagnation.nudge_below, 100 * stagnation.block_below}
+    assert _numbers(ROWS["stagnation"]) == shares | {stagnation.window, stagnation.echoes}
     velocity = rules.velocity
     assert _numbers(ROWS["velocity"]) == {velocity.factor, velocity.floor_per_min, velocity.ceiling_per_min}
     cost, creep, context = rules.velocity_cost, rules.spend_creep, rules.context

@@ -26,6 +26,10 @@ def failing(count: int, *, every: float = 1) -> list[Call]:
     return [tool("open", "x", f"Error: {said[i % 4]}", error="E", at=i * every) for i in range(count)]
 
 
+def missing(count: int) -> list[Call]:
+    return [tool("open", f"file {chr(97 + i)}{chr(97 + i)}", "Error: no such file", at=i) for i in range(count)]
+
+
 def again(count: int, *, every: float = 1) -> list[Call]:
     return [prompt("Is it done?", at=i * every) for i in range(count)]
 
