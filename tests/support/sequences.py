@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from spanfuse_schemas import Call, Fingerprint
+from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.session import SessionState
+from spanfuse_schemas import Call, Fingerprint, Policy
 from tests.support.agents import failure, prompt, tool
 
 TEXT = "The harbour lies to the north of the old town, behind the mill. " * 3
@@ -15,6 +17,16 @@ FOUR_OF_SEVEN = (
     "alpha bravo charlie delta echo",
 )
 THREE_OF_FIVE = ("alpha bravo charlie delta", "alpha bravo charlie echo", "alpha bravo delta echo")
+
+
+ORDER = ("warn", "nudge", "block")
+
+
+def strongest(calls: list[Call], rules: Policy, rule: str) -> str:
+    """What the rule asks for in the end; empty: it says nothing."""
+    pipeline, session = Pipeline(rules), SessionState("s")
+    found = [d for c in calls for d in pipeline.step(session, c).detections if d.rule.startswith(rule)]
+    return max((d.action for d in found if not d.conditional), key=ORDER.index, default="")
 
 
 def same(count: int, *, every: float = 1) -> list[Call]:

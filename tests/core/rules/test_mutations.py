@@ -14,8 +14,6 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from spanfuse_processor.core.pipeline import Pipeline
-from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Call, Policy, Rules, Tokens
 from tests.support.agents import play, policy
 from tests.support.sequences import (
@@ -37,18 +35,11 @@ from tests.support.sequences import (
     refused,
     round_and_round,
     same,
+    strongest,
     worded,
 )
 
 HERE = Path(__file__).parent
-ORDER = ("warn", "nudge", "block")
-
-
-def strongest(calls: list[Call], rules: Policy, rule: str) -> str:
-    """What the rule asks for in the end; empty: it says nothing."""
-    pipeline, session = Pipeline(rules), SessionState("s")
-    found = [d for c in calls for d in pipeline.step(session, c).detections if d.rule.startswith(rule)]
-    return max((d.action for d in found if not d.conditional), key=ORDER.index, default="")
 
 
 def last_state(calls: list[Call], rules: Policy, rule: str) -> str:

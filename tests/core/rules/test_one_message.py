@@ -28,5 +28,9 @@ def test_the_limit_is_eight(count: int, told: bool) -> None:
 
 
 def test_another_message_another_tool_or_a_success_between_ends_the_row() -> None:
-    for other in (("edit", {"old": "x"}, "Error: file not found"), ("read", {}, MISSING), ("edit", {"old": "x"}, "done")):
+    for other in (
+        ("edit", {"old": "x"}, "Error: file not found"),
+        ("read", {}, MISSING),
+        ("edit", {"old": "x"}, "done"),
+    ):
         assert play(tool_loop([*failing(6), other, *failing(7)[1:]])).quiet
