@@ -1,4 +1,4 @@
-"""How the arguments of two actions are told alike without keeping them: by their wording, and field by field.
+"""What is kept of a tool's arguments so that two actions can be told alike: their wording, and their fields, as hashes.
 
 The *wording* of arguments that are prose is the set of their words, two bytes a word: a question asked again in other words
 is known by it. Two wordings are alike where their numbers are the same and most of their words; a question that holds no
@@ -10,11 +10,12 @@ what it holds makes any difference.
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+import secrets
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
-from zlib import crc32
 
 from spanfuse_schemas.canonical import canonical_text
 from spanfuse_schemas.words import key_kind
@@ -24,7 +25,7 @@ MAX_CHARS: Final = 512
 MAX_WORDS: Final = 32
 """Most words in a wording."""
 MIN_WORDS: Final = 4
-"""Fewer words than this are alike only if all are the same: of three, each is what matters."""
+"""Fewer words than this are one whole: of three, each is what matters."""
 MAX_SYMBOLS: Final = 0.15
 """Share of characters that are neither letter, digit nor space up to which a text is prose. In a command, a path or code
 each of them matters, and so does the order."""
@@ -39,7 +40,8 @@ _SYMBOL: Final = re.compile(r"[^\w\s]|_")
 _DIGIT: Final = re.compile(r"\d")
 _LABEL_CHARS: Final = 64
 _COUNTED: Final = 2**23
-"""Whole numbers below this are kept as they are, so that a page after the last can be told from one before it."""
+"""Whole numbers below this keep their distances, so that a page after the last can be told from one before it."""
+_key = secrets.token_bytes(16)
 _MAX_DEPTH: Final = 8
 
 
@@ -74,35 +76,10 @@ def wording(arguments: Any) -> str:
     return "".join(f"{value:04x}" for value in (_hash(" ".join(numbers)) & 0xFFFF, *hashes))
 
 
-def words_of(found: bytes) -> frozenset[bytes]:
-    """The words of a wording."""
-    return frozenset(found[i : i + 2] for i in range(2, len(found), 2))
-
-
-def same_wording(a: bytes, b: bytes, similarity: float) -> bool:
-    """Whether two wordings are alike; an unknown one is like nothing.
-
-    Args:
-        similarity: least Jaccard index of the words, that is those in common by those in either, 0 to 1.
-    """
-    if a == b:
-        return bool(a)
-    if not a or not b or a[:2] != b[:2]:
-        return False
-    mine, other = words_of(a), words_of(b)
-    if min(len(mine), len(other)) < MIN_WORDS:
-        return False
-    return len(mine & other) >= similarity * len(mine | other)
-
-
-def says_nothing_new(found: bytes, others: Iterable[bytes]) -> bool:
-    """Whether each word of a wording is in one of the others."""
-    return words_of(found) <= frozenset().union(*map(words_of, others))
-
-
 def fields_of(arguments: Any) -> str:
     """The fields of a tool's arguments in hex, 8 digits each: 2 of its key, 6 of its canonical value,
-    a small whole number as it is, ordered by key.
+    ordered by key. A small whole number is moved by a secret distance, the same for all under its key, so that which of two
+    is larger can be seen.
 
     The highest bit of the key says that the value may be of no account: a number or a label under a key that does not say
     what or where. Empty where there are less than two fields, or more than `MAX_FIELDS`.
@@ -118,37 +95,10 @@ def _field(key: str, value: Any) -> str:
     )
     idle = label and key_kind(key) != "kept"
     if type(value) is int and 0 <= value < _COUNTED:
-        content = _COUNTED | value
+        content = _COUNTED | (value + _hash(f"#{key}")) % _COUNTED
     else:
         content = _hash(canonical_text({key: value})) & (_COUNTED - 1)
     return f"{(_hash(key) & 0x7F) | idle << 7:02x}{content:06x}"
-
-
-def number_in(a: bytes, b: bytes) -> tuple[int, int] | None:
-    """The numbers in the only field in which two actions differ, `None` where they differ in more, or not in a number."""
-    if len(a) != len(b):
-        return None
-    found: tuple[int, int] | None = None
-    for i in range(0, len(a), 4):
-        mine, other = a[i : i + 4], b[i : i + 4]
-        if mine != other:
-            if found or mine[0] != other[0] or not (mine[1] & other[1] & 0x80):
-                return None
-            found = int.from_bytes(mine[1:]) - _COUNTED, int.from_bytes(other[1:]) - _COUNTED
-    return found
-
-
-def differing_label(a: bytes, b: bytes) -> int:
-    """The key of the only field in which two actions differ, if its value may be of no account; else 0."""
-    if len(a) != len(b):
-        return 0
-    found = 0
-    for i in range(0, len(a), 4):
-        if a[i : i + 4] != b[i : i + 4]:
-            if found or a[i] != b[i] or a[i] < 0x80:
-                return 0
-            found = a[i]
-    return found
 
 
 def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
@@ -165,6 +115,13 @@ def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
         yield str(value)
 
 
+def share_key(secret: str) -> None:
+    """Use a secret that other processes use as well: those that take spans of the same sessions have to."""
+    global _key
+    _key = hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    _hash.cache_clear()
+
+
 @lru_cache(maxsize=16_384)
 def _hash(text: str) -> int:
-    return crc32(text.encode("utf-8", "surrogatepass"))
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4, key=_key).digest())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spanfuse_processor.config import Config
-from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.reading import prices_of
 from spanfuse_processor.hosts.replay import replay_files, replay_together
 from spanfuse_processor.hosts.replay_ends import MAX_ENDS, Ends
 from spanfuse_processor.hosts.replay_report import Report

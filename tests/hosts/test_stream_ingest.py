@@ -13,7 +13,7 @@ from aiokafka.errors import MessageSizeTooLargeError, UnknownError
 from faust.types import TP
 
 from spanfuse_processor.config import Config
-from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.reading import prices_of
 from spanfuse_processor.hosts.stream import ingest as subject
 from spanfuse_processor.hosts.stream import letters
 from spanfuse_processor.hosts.stream.ingest import Ingest, pack

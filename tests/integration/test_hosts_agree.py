@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from spanfuse_processor.config import Config
-from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.reading import prices_of
 from spanfuse_processor.hosts.replay import replay_files
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spanfuse_processor.config import Config
-from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.reading import prices_of
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Call, CallBatch, Policy

@@ -50,7 +50,7 @@ def replay(
     """
     from spanfuse_processor.cli.replay_text import show
     from spanfuse_processor.config import load_config
-    from spanfuse_processor.hosts.prices import prices_of
+    from spanfuse_processor.hosts.reading import prices_of
     from spanfuse_processor.hosts.replay import replay_together
     from spanfuse_processor.hosts.replay_totals import diff
 

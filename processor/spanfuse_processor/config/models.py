@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
@@ -125,6 +125,9 @@ class Service(Section):
     idle_timeout_s: float = Field(default=24 * 3600, gt=0, allow_inf_nan=False)
     """A session without a call for this long is forgotten, seconds. Default a day: a timer that wakes an idle agent every
     half hour must find its session."""
+    fingerprint_key: SecretStr = SecretStr("")
+    """Secret under which the words and fields of tool arguments are hashed, so that no dictionary gives them away. All workers
+    that take spans of the same sessions need the same one. Default: a random one for each process."""
 
 
 class Config(Section):

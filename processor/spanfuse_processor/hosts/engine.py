@@ -26,11 +26,10 @@ from spanfuse_processor.errors import DecodeError, StateError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub
 from spanfuse_processor.hosts.board import Board, shown
 from spanfuse_processor.hosts.live import LiveScopes, LiveSessions
-from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.decode import Encoding, decode
 from spanfuse_processor.otlp.export import ExportResult
-from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Call, CallBatch, Decision
 
@@ -89,7 +88,7 @@ class Engine:
         self.board = Board(store.decisions(), hub)
         self._pipeline = Pipeline(config.policy())
         self._stage = ScopeStage(config.policy())
-        self._normaliser = Normaliser(self.prices)
+        self._normaliser = normaliser_of(config, self.prices)
         self._turn = asyncio.Lock()
         self._follow_mode()
 

@@ -9,12 +9,12 @@ itself is all there is to judge by; as long as each asks another tool, it is a s
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, evidence, patience
+from spanfuse_processor.core.likeness import same_wording, says_nothing_new
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, close_together, matching
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint, Rules
 from spanfuse_schemas.policy import NoProgress
-from spanfuse_schemas.wording import same_wording, says_nothing_new
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:

@@ -7,10 +7,10 @@ When the number falls back and the paging begins again, with other offsets perha
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.likeness import number_moved
 from spanfuse_processor.core.session import Pages, SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn
-from spanfuse_schemas.wording import number_in
 
 MIN_PAGES = 3
 """Pages in a row that make a pass; fewer are looks at places."""
@@ -22,14 +22,13 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if step is None or not step.fields:
         return None
     pages = session.pages
-    moved = number_in(pages.fields, step.fields) if pages is not None and pages.tool == step.tool else None
-    if pages is None or moved is None:
+    moved = number_moved(pages.fields, step.fields) if pages is not None and pages.tool == step.tool else 0
+    if pages is None or not moved:
         if pages is None or pages.fields != step.fields:
             session.pages = _begin(step)
         return None
-    before, now = moved
     pages.fields = step.fields
-    if now > before:
+    if moved > 0:
         pages.row += 1
     else:
         pages.passes += pages.row >= MIN_PAGES

@@ -16,11 +16,10 @@ from aiokafka import TopicPartition
 
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.hosts.collector import spare_the_collector
-from spanfuse_processor.hosts.prices import prices_of
+from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.stream.host import StreamHost
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
-from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ class Worker:
         kafka = config.receivers.kafka
         if kafka is None:
             raise ConfigError(["receivers.kafka: a worker needs it; write `kafka: {brokers: HOST:PORT}`"])
-        self.host = StreamHost(kafka, config.policy(), Normaliser(prices_of(config.pricing)))
+        self.host = StreamHost(kafka, config.policy(), normaliser_of(config, prices_of(config.pricing)))
         otlp = config.receivers.otlp
         self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
         self._watchdog = Watchdog(kafka, self._mine, self._recovering, stuck_s=stuck_s)

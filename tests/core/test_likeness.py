@@ -6,15 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse_schemas.wording import (
-    MAX_CHARS,
-    MAX_WORDS,
-    differing_label,
-    fields_of,
-    same_wording,
-    says_nothing_new,
-    wording,
-)
+from spanfuse_processor.core.likeness import differing_label, number_moved, same_wording, says_nothing_new
+from spanfuse_schemas.wording import MAX_CHARS, MAX_WORDS, fields_of, share_key, wording
 
 
 def known(arguments: object) -> bytes:
@@ -149,3 +142,26 @@ def test_whatever_the_arguments_their_fields_are_whole_and_equal_to_themselves(v
     found = bytes.fromhex(fields_of(value))
     assert len(found) % 4 == 0
     assert differing_label(found, found) == 0
+
+
+def moved(a: object, b: object) -> int:
+    return number_moved(bytes.fromhex(fields_of(a)), bytes.fromhex(fields_of(b)))
+
+
+def test_two_calls_that_differ_in_a_small_number_show_which_is_larger_and_not_what_it_is() -> None:
+    assert moved({"path": "f", "offset": 40}, {"path": "f", "offset": 80}) == 40
+    assert moved({"path": "f", "offset": 400}, {"path": "f", "offset": 1}) == -399
+    assert moved({"path": "f", "offset": 40}, {"path": "g", "offset": 80}) == 0
+    assert moved({"path": "f", "offset": 40}, {"path": "f", "limit": 80}) == 0
+    assert moved({"path": "f", "offset": 40}, {"path": "f", "offset": 2**23}) == 0, "it is too large to be kept"
+
+
+def test_hashes_are_of_the_process_unless_a_secret_is_shared() -> None:
+    asked = {"query": "rainfall of Lisbon over many years", "n": 7}
+    own = wording(asked), fields_of(asked)
+    share_key("one for all workers")
+    shared = wording(asked), fields_of(asked)
+    share_key("another")
+    assert len({own, shared, (wording(asked), fields_of(asked))}) == 3
+    share_key("one for all workers")
+    assert (wording(asked), fields_of(asked)) == shared
