@@ -87,6 +87,11 @@ def test_a_probe_that_meets_the_same_rule_again_doubles_the_cooldown_and_another
     assert closed.state == "closed"
 
 
+def test_a_loop_stays_held_back_while_the_agent_does_something_else() -> None:
+    found = decisions([*again(3), prompt("something else", at=60), *(prompt("Is it done?", at=t) for t in (310, 1000))])
+    assert [seconds(d) for d in found] == [300, 600, 1200]
+
+
 def test_only_a_model_call_is_a_probe() -> None:
     (_, closed) = decisions([*again(3), tool("look", 1, TEXT, at=400), prompt("what next?", at=401)])
     assert (closed.state, closed.message) == ("closed", "The probe made progress.")
