@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.agents import Run, llm, play, policy, tool_loop
+from tests.support.agents import Run, llm, play, policy, tool, tool_loop
 
 TASK = "You are a research assistant. " * 8 + "Find the annual rainfall of Lisbon."
 ASKED = (
@@ -134,3 +134,10 @@ def test_the_similarity_and_the_count_are_settings() -> None:
 def test_a_finding_names_its_tool_and_count() -> None:
     found = play(tool_loop(searches(*ASKED))).detections[0]
     assert (found.evidence.tool, found.evidence.count, found.evidence.threshold) == ("search", 3, 3)
+
+
+def test_an_agent_of_which_only_spans_told_is_recognised_by_its_next_prompt_too() -> None:
+    spans = play([tool(n, a, r, at=i) for i, (n, a, r) in enumerate(searches(*ASKED[:3]))])
+    assert [p.fresh for p in spans.decisions[-1].loop] == [True]
+    calls = play(tool_loop(searches(*ASKED)))
+    assert [p.fresh for p in calls.decisions[-1].loop] == [False]

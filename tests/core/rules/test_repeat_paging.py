@@ -60,3 +60,11 @@ def test_another_table_begins_anew() -> None:
 
 def test_a_tool_without_such_fields_in_between_changes_nothing() -> None:
     assert said([*pages(0, 10, 20), tool("think", "hm", TEXT, at=3), *pages(0, 10, 20, start=4)]) == "nudge"
+
+
+def test_pages_may_be_counted_one_by_one() -> None:
+    assert said(pages(1, 2, 3, 1, 2, 3)) == "nudge"
+
+
+def test_the_first_pass_too_has_three_pages() -> None:
+    assert said(pages(0, 10, 0, 10, 20)) == ""
