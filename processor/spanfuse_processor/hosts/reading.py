@@ -1,0 +1,26 @@
+"""How every host reads spans: with the prices of its configuration, and its key."""
+
+from __future__ import annotations
+
+from spanfuse_processor.config import Config, Pricing
+from spanfuse_processor.core.pricing import ModelPrice, Prices
+from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_schemas import Tokens
+from spanfuse_schemas.wording import share_key
+
+
+def normaliser_of(config: Config, prices: Prices) -> Normaliser:
+    """Makes calls of spans as the configuration says."""
+    secret = config.service.fingerprint_key.get_secret_value()
+    if secret:
+        share_key(secret)
+    return Normaliser(prices)
+
+
+def prices_of(pricing: Pricing) -> Prices:
+    """The prices: the configuration's own, else the list prices, else its fallback."""
+    overrides = {name: ModelPrice(**model.model_dump()) for name, model in pricing.models.items()}
+    prices = Prices(pricing.fallback_input_usd_per_mtok, pricing.fallback_output_usd_per_mtok, overrides)
+    # The list prices are read with the first look-up. That must not be the first call's, whose loop somebody waits to stop.
+    prices.cost("openai", "gpt-4o", Tokens(), 0)
+    return prices
