@@ -238,7 +238,10 @@ async def totals(brokers: str, **options: Any) -> Totals:
             state = SessionState.restore(Stored.unpack(record.value).snapshot)
             found.sessions[session] = (state.calls, state.cost_nano_usd, state.epoch)
     for record in await read_topic(brokers, SCOPES_CHANGELOG, **options):
-        found.scopes[record.key.decode()] = summed(ScopeState.restore(Stored.unpack(record.value).snapshot))
+        scope = record.key.decode()
+        found.scopes.pop(scope, None)
+        if record.value:
+            found.scopes[scope] = summed(ScopeState.restore(Stored.unpack(record.value).snapshot))
     return found
 
 
