@@ -107,3 +107,18 @@ def test_a_good_probe_makes_the_next_cooldown_a_first_one() -> None:
 def test_a_probe_that_fails_for_another_reason_says_nothing() -> None:
     found = decisions([*again(3), failure(at=310), prompt("what next?", at=320)])
     assert [d.state for d in found] == ["open", "closed"]
+
+
+def test_a_loop_that_was_foreseen_and_comes_true_is_held_for_good_and_one_that_does_not_is_let_go() -> None:
+    true = decisions(tool_loop([("search", "x", TEXT)] * 3))
+    assert [(d.action, d.conditional) for d in true] == [("block", True), ("block", False)]
+    left = decisions(tool_loop([("search", "x", TEXT)] * 2 + [("search", "x", f"news: {TEXT}")]))
+    assert [(d.state, d.message) for d in left][1:] == [("closed", "The agent left the loop.")]
+
+
+def test_what_was_nudged_is_blocked_when_it_is_foreseen() -> None:
+    steps: list[Any] = []
+    for i in range(5):
+        steps += [("test", "all", "Error: expected 7"), ("edit", f"f{i}", f"{i}: {TEXT}")]
+    found = decisions(tool_loop(steps))
+    assert [(d.action, d.conditional) for d in found[:3]] == [("nudge", False), ("block", True), ("block", False)]

@@ -11,6 +11,7 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Call, Detection
 from tests.support.agents import policy, prompt
 from tests.support.sequences import (
+    asked,
     echoes,
     failing,
     half_known,
@@ -86,3 +87,23 @@ def test_paging_says_which_time_it_is(count: int, said: str) -> None:
     found = [d for c in passes(count) for d in pipeline.step(session, c).detections if d.rule == "repeat.paging"]
     assert f"for the {said} time" in found[-1].message
     assert found[-1].evidence.threshold == min(count, 3)
+
+
+@pytest.mark.parametrize("rules", [{"limits": {"max_steps": 3}}, {"budget_session": {"limit_usd": 3e-6}}])
+def test_a_cap_is_told_with_all_that_the_session_has_spent(rules: dict[str, dict[str, float]]) -> None:
+    pipeline, session, calls = Pipeline(policy(**rules)), SessionState("s"), asked(3, cost=1000)
+    (found,) = [d.evidence for c in calls for d in pipeline.step(session, c).detections]
+    assert (found.count, found.cost_nano_usd, found.first_span_id) == (3, 3000, "")
+    assert found.since_ns == calls[0].start_ns
+
+
+def test_a_tool_that_only_one_of_two_sources_tells_of_is_capped_as_well() -> None:
+    rules = policy(limits={"max_tool_calls": {"delete": 1, "look": 1}})
+    asks = prompt("go on").model_copy(update={"called": ("delete",)})
+    for call in (asks, *same(1)):
+        session = SessionState("s")
+        (found,) = Pipeline(rules).step(session, call).detections
+        assert (found.rule, found.evidence.value, found.evidence.tool) == ("limits.max_tool_calls", 1, call.called[0])
+    two = policy(limits={"max_tool_calls": {"delete": 2, "look": 2}})
+    for call in (asks, *same(1)):
+        assert not Pipeline(two).step(SessionState("s"), call).detections

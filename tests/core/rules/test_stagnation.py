@@ -63,6 +63,7 @@ def test_the_nudge_comes_under_its_floor_and_not_at_it() -> None:
 def test_the_block_comes_under_its_floor_and_not_at_it() -> None:
     assert shares(2, 20, nudge_below=0.1, block_below=0.1) == []
     assert shares(1, 20, nudge_below=0.1, block_below=0.1) == ["block"]
+    assert shares(2, 20, nudge_below=0.2, block_below=0.1)[-1] == "nudge"
 
 
 def echo(count: int) -> Steps:
