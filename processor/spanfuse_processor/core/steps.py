@@ -18,8 +18,6 @@ RING: Final = 40
 """Steps remembered: the window of the repeat rules, which holds three rounds of the longest period."""
 MAX_PERIOD: Final = 12
 """Longest cycle."""
-WEAK_CHARS: Final = 24
-"""A success that says no more than this, characters, is weak evidence: "ok", "0 errors", nothing at all."""
 TELLING_CHARS: Final = 128
 """An observation that is the same, and of at least this length, characters, says that nothing new was found. Shorter ones
 ("Email sent.") are the same for different deeds."""
@@ -71,11 +69,6 @@ class Step(NamedTuple):
     """End of that span; of siblings together, the latest."""
     spent: int
     """Money the session had spent before it, nano-dollars."""
-
-    @property
-    def weak(self) -> bool:
-        """Whether the observation is a short success ("", "ok"): that it is the same again says little by itself."""
-        return not self.error and self.size <= WEAK_CHARS
 
     @property
     def telling(self) -> bool:
