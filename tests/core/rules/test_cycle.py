@@ -94,3 +94,29 @@ def test_a_conditional_wait_is_a_nudge_as_well() -> None:
     steps = [("a", 1, f"a {TEXT}"), ("b", 2, f"b {TEXT}")] * 3
     assert {d.action for d in play(tool_loop(steps, every=30)[:6]).detections} == {"nudge"}
     assert {d.action for d in play(tool_loop(steps, every=29)[:6]).detections} == {"block"}
+
+
+def spelled(letters: str, failing: str = "") -> list[Call]:
+    """A step a letter; those of `failing` fail."""
+    return [tool(c, c, f"Error: {c}" if c in failing else f"{c}: {TEXT}", at=i) for i, c in enumerate(letters)]
+
+
+@pytest.mark.parametrize("before", ["", "B", "AB", "BB", "AAB"])
+def test_what_came_before_neither_shortens_nor_lengthens_the_rounds(before: str) -> None:
+    assert said(spelled(f"{before}BCBCB")) == ""
+    assert said(spelled(f"{before}BCBCBC")) == "block"
+
+
+@pytest.mark.parametrize("failing", ["B", "C"])
+def test_it_does_not_matter_which_step_of_the_round_fails(failing: str) -> None:
+    assert said(spelled("BCB", failing)) == ""
+    assert said(spelled("BCBC", failing)) == "block"
+
+
+def test_batches_that_came_before_are_no_rounds() -> None:
+    other = [
+        tool(f"{c}{k}", k, f"{c}{k}: {TEXT}", at=i - 10 + k / 100, lasts=0.5, parent_span_id=f"{i + 50:016x}")
+        for i, c in enumerate("vwxyz")
+        for k in range(2)
+    ]
+    assert said([*other, *batches(3)]) == ""
