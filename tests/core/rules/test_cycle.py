@@ -101,7 +101,7 @@ def spelled(letters: str, failing: str = "") -> list[Call]:
     return [tool(c, c, f"Error: {c}" if c in failing else f"{c}: {TEXT}", at=i) for i, c in enumerate(letters)]
 
 
-@pytest.mark.parametrize("before", ["", "B", "AB", "BB", "AAB"])
+@pytest.mark.parametrize("before", ["", "B", "AB", "BB", "CB", "AAB"])
 def test_what_came_before_neither_shortens_nor_lengthens_the_rounds(before: str) -> None:
     assert said(spelled(f"{before}BCBCB")) == ""
     assert said(spelled(f"{before}BCBCBC")) == "block"
