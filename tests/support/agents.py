@@ -140,7 +140,12 @@ def play(calls: Iterable[Call], rules: Policy | None = None, *, session: Session
     for call in calls:
         if call.kind == "llm":
             held = run.session.decision
-            if held and held.action == "block" and not _over(held, call) and held.covers(call.input, call.answers, call.spoken):
+            if (
+                held
+                and held.action == "block"
+                and not _over(held, call)
+                and held.covers(call.input, call.answers, call.spoken)
+            ):
                 run.blocked_at, run.rule = index, held.rule
                 return run
             index += 1
