@@ -61,3 +61,9 @@ def test_an_agent_of_which_only_tool_spans_are_seen_is_stopped_altogether() -> N
     spans = [tool(n, a, r, at=i) for i, (n, a, r) in enumerate(asked(4, label=str))]
     decision = play(spans).decisions[-1]
     assert (decision.rule, decision.scope_of_block) == ("near.volatile", "all")
+
+
+def test_a_poll_once_a_minute_is_waiting_and_only_nudged() -> None:
+    run = play(tool_loop(asked(9, label=str), every=60))
+    assert {d.action for d in run.detections} == {"nudge"}
+    assert play(tool_loop(asked(9, label=str), every=59)).rule == "near.volatile"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.finding import Finding, evidence, patience
 from spanfuse_processor.core.likeness import differing_label
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
@@ -43,7 +43,7 @@ def _finding(session: SessionState, turn: Turn, step: Step, values: list[Step]) 
     return Finding(
         rule="near.volatile",
         mode=near.mode,
-        action=action_of(near.mode),
+        action=patience(near.mode, turn.rules.repeat_no_progress, values, len(values)),
         message=f"`{step.tool}` was called {len(values)} times with one argument changed, and the result stayed the same. "
         "Change something else, or finish with what is known.",
         evidence=evidence(
