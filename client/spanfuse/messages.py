@@ -206,6 +206,8 @@ def new_input(messages: Iterable[Any] | None = None, prompt: Any = None) -> Fing
     """
     if messages is not None:
         return read_messages(messages).input
+    if isinstance(prompt, str):
+        return read_messages([{"role": "user", "content": prompt}]).input
     return None if prompt is None else input_print([Message(role="user", print=print_of(prompt))])
 
 

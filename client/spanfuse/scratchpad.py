@@ -15,10 +15,14 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-_LINE: Final = re.compile(r"^[ \t]*(action(?: input)?|observation)[ \t]*\d*[ \t]*:[ \t]*", re.MULTILINE | re.IGNORECASE)
+_LINE: Final = re.compile(
+    r"^[ \t]{0,8}(action(?: input)?|observation)(?: \d{1,4})?[ \t]{0,2}:", re.MULTILINE | re.IGNORECASE
+)
+"""Bounded in every part, so that no text makes it look twice at the same place."""
 _NAME: Final = re.compile(r"[\w.-]+")
-_CUE: Final = re.compile(r"\s*(?:thought|action)[ \t]*\d*[ \t]*:\s*\Z", re.IGNORECASE)
+_CUE: Final = re.compile(r"(?:thought|action)(?: \d{1,4})?[ \t]{0,2}:\Z", re.IGNORECASE)
 """What the prompt ends with so that the model goes on."""
+_CUE_CHARS: Final = 32
 
 
 class Scratchpad(NamedTuple):
@@ -38,11 +42,10 @@ def read_scratchpad(text: str) -> Scratchpad | None:
     """The last step in a prompt; none where the prompt does not end with an observation of an action."""
     if "bservation" not in text:
         return None
+    text = _without_cue(text.rstrip())
     marks = list(_LINE.finditer(text))
     if not marks or _kind(marks[-1]) != "observation":
-        if not marks or not _CUE.search(text) or len(marks) < 2 or _kind(marks[-2]) != "observation":
-            return None
-        marks.pop()
+        return None
     last = len(marks) - 1
     asked = next((i for i in range(last - 1, -1, -1) if _kind(marks[i]) == "action"), None)
     if asked is None:
@@ -53,8 +56,13 @@ def read_scratchpad(text: str) -> Scratchpad | None:
     if asked + 1 < last and _kind(marks[asked + 1]) == "action input":
         rest = text[marks[asked + 1].end() : marks[asked + 2].start()].strip()
     steps = sum(_kind(mark) == "observation" for mark in marks)
-    observation = _CUE.sub("", text[marks[last].end() :]).strip()
+    observation = text[marks[last].end() :].strip()
     return Scratchpad(steps, tool[0] if tool else "", rest, observation)
+
+
+def _without_cue(text: str) -> str:
+    cue = _CUE.search(text, max(0, len(text) - _CUE_CHARS))
+    return text[: cue.start()] if cue else text
 
 
 def _kind(mark: re.Match[str]) -> str:

@@ -40,4 +40,8 @@ class Shown:
         if isinstance(self._messages, Sequence) and not isinstance(self._messages, (str, bytes)):
             read = read_messages(self._messages)
             return read.input, read.answers, read.spoken
-        return new_input(prompt=self._messages if isinstance(self._messages, str) else self._prompt), None, False
+        text = self._messages if isinstance(self._messages, str) else self._prompt
+        if not isinstance(text, str):
+            return new_input(prompt=text), None, False
+        read = read_messages([{"role": "user", "content": text}])  # it may hold a whole scratchpad
+        return read.input, read.answers, read.spoken

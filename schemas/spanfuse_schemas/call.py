@@ -120,20 +120,20 @@ class Tokens(Record):
 class Drift(Record):
     """What the messages of one call say of drift, in numbers only. It is left out where there is nothing to say."""
 
-    marks: int = 0
+    marks: int = Field(default=0, ge=0, lt=2**31)
     """Kinds of marks, of five, of a passage in a tool result that gives instructions to the model."""
-    passage: int = 0
+    passage: int = Field(default=0, ge=0, lt=2**31)
     """Length of that passage, characters."""
-    traced: int = 0
+    traced: int = Field(default=0, ge=0, lt=2**31)
     """Specific things (addresses, ids, amounts, names) in the arguments of this call's tool calls that stand in that passage
     and nowhere else."""
-    turn: int = 0
+    turn: int = Field(default=0, ge=0, lt=2**31)
     """Number of the user turn that is new in this call, from 1; 0: none is."""
-    chars: int = 0
+    chars: int = Field(default=0, ge=0, lt=2**31)
     """Its length as far as it is compared, characters."""
-    anchor: int = 0
+    anchor: int = Field(default=0, ge=0, le=1000)
     """How much of its trigrams is in the first user turn, thousandths."""
-    recent: int = 0
+    recent: int = Field(default=0, ge=0, le=1000)
     """How much of its trigrams is in the user turn before it, thousandths."""
 
 

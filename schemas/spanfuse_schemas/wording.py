@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from spanfuse_schemas.canonical import canonical_text
-from spanfuse_schemas.words import key_kind
+from spanfuse_schemas.words import is_label, key_kind
 
 MAX_CHARS: Final = 512
 """Longest text with a wording, characters: in longer ones, code and documents, one word of a hundred is what matters."""
@@ -39,6 +39,9 @@ _TOKENS: Final = re.compile(r"[^\W_]+")
 _SYMBOL: Final = re.compile(r"[^\w\s]|_")
 _DIGIT: Final = re.compile(r"\d")
 _LABEL_CHARS: Final = 64
+"""Longest label, and longest text whose hash is remembered, characters."""
+_CANONICAL_CHARS: Final = 4_096
+"""Longer values are compared as they stand."""
 _COUNTED: Final = 2**23
 """Whole numbers below this keep their distances, so that a page after the last can be told from one before it."""
 _key = secrets.token_bytes(16)
@@ -82,7 +85,7 @@ def fields_of(arguments: Any) -> str:
     is larger can be seen.
 
     The highest bit of the key says that the value may be of no account: a number or a label under a key that does not say
-    what or where. Empty where there are less than two fields, or more than `MAX_FIELDS`.
+    what or where; the next one that the key says so. Empty where there are less than two fields, or more than `MAX_FIELDS`.
     """
     if not isinstance(arguments, Mapping) or not 2 <= len(arguments) <= MAX_FIELDS:
         return ""
@@ -97,8 +100,10 @@ def _field(key: str, value: Any) -> str:
     if type(value) is int and 0 <= value < _COUNTED:
         content = _COUNTED | (value + _hash(f"#{key}")) % _COUNTED
     else:
-        content = _hash(canonical_text({key: value})) & (_COUNTED - 1)
-    return f"{(_hash(key) & 0x7F) | idle << 7:02x}{content:06x}"
+        text = value if isinstance(value, str) and len(value) > _CANONICAL_CHARS else canonical_text({key: value})
+        content = _hash(text) & (_COUNTED - 1)
+    sure = idle and is_label(key)
+    return f"{(_hash(key) & 0x3F) | idle << 7 | sure << 6:02x}{content:06x}"
 
 
 def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
@@ -119,9 +124,13 @@ def share_key(secret: str) -> None:
     """Use a secret that other processes use as well: those that take spans of the same sessions have to."""
     global _key
     _key = hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    _hash.cache_clear()
+    _word_hash.cache_clear()
+
+
+def _hash(text: str) -> int:
+    return _word_hash(text) if len(text) <= _LABEL_CHARS else _word_hash.__wrapped__(text)
 
 
 @lru_cache(maxsize=16_384)
-def _hash(text: str) -> int:
+def _word_hash(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4, key=_key).digest())

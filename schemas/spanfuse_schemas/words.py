@@ -46,6 +46,7 @@ _KEPT_WORDS: Final = _set(
 _MASKED_WORDS: Final = _set("nonce uuid guid ulid timestamp ts elapsed latency took uptime pid")
 _COUNTING_WORDS: Final = _set("seq sequence seed iteration try tries")
 """A number under such a key tells one attempt from the next."""
+_LABEL_WORDS: Final = _set("label run n i idx round salt marker random rand dummy")
 _TIME_WORDS: Final = _set(
     "time date datetime epoch unix utc gmt when at created updated modified sent received issued expires expiry exp iat nbf now"
 )
@@ -80,6 +81,13 @@ def key_kind(key: str) -> str:
     if noun in _MASKED_IDS:
         return "masked"
     return "id" if not noun or noun in _OPEN_IDS else "kept"
+
+
+@lru_cache(maxsize=4096)
+def is_label(key: str) -> bool:
+    """Whether a key says that a number or label under it only tells one call from the next."""
+    words = [w.lower() for w in _KEY_WORDS.findall(key[:MAX_CACHED])]
+    return key_kind(key[:MAX_CACHED]) in ("masked", "counter", "time") or (bool(words) and words[-1] in _LABEL_WORDS)
 
 
 def tells_time(word: str) -> bool:

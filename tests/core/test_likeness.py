@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse_processor.core.likeness import differing_label, number_moved, same_wording, says_nothing_new
+from spanfuse_processor.core.likeness import SURELY_IDLE, differing_label, number_moved, same_wording, says_nothing_new
 from spanfuse_schemas.wording import MAX_CHARS, MAX_WORDS, fields_of, share_key, wording
 
 
@@ -165,3 +165,18 @@ def test_hashes_are_of_the_process_unless_a_secret_is_shared() -> None:
     assert len({own, shared, (wording(asked), fields_of(asked))}) == 3
     share_key("one for all workers")
     assert (wording(asked), fields_of(asked)) == shared
+
+
+def test_no_more_than_words_is_remembered_of_what_was_hashed() -> None:
+    from spanfuse_schemas import wording as module
+
+    before = module._word_hash.cache_info().currsize
+    fields_of({"path": "f", "content": "a text that must not stay in memory, " * 50})
+    assert module._word_hash.cache_info().currsize <= before + 3
+
+
+@pytest.mark.parametrize(
+    ("key", "sure"), [("label", True), ("run_id", False), ("user", False), ("attempt", True), ("n", True)]
+)
+def test_a_key_may_say_that_its_value_is_a_mere_label(key: str, sure: bool) -> None:
+    assert bool(label({"q": "x", key: 1}, {"q": "x", key: 2}) & SURELY_IDLE) is sure

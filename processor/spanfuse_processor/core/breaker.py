@@ -97,13 +97,20 @@ def _verdict(turn: Turn, current: Decision, blocks: list[Finding]) -> Literal["g
     """How the probe went: what the model chose tells, not the input it was handed."""
     call = turn.call
     if call.error_type:
-        return "bad" if current.rule == "errors" and call.error_class == "provider" else "unknown"
+        return "bad" if _fails_again(current, call) else "unknown"
     actions = {p.action for p in current.loop if p.action}
     if actions:
         return "bad" if hexed(turn.pending) in actions else "good"
     if current.loop:
         return "bad" if call.input is not None and current.covers(call.input, call.answers, call.spoken) else "good"
     return "bad" if any(f.rule == current.rule for f in blocks) else "good"
+
+
+def _fails_again(current: Decision, call: Call) -> bool:
+    """Whether a failed probe failed as the calls did that opened the breaker."""
+    if current.rule == "repeat.refused":
+        return call.error_class == "client" and call.input is not None and current.covers(call.input, call.answers)
+    return current.rule == "errors" and call.error_class == "provider"
 
 
 def _weight(finding: Finding) -> int:

@@ -9,6 +9,8 @@ MIN_WORDS: Final = 4
 """Wordings of fewer words are alike only if they are equal."""
 _NUMBERS: Final = 2**23
 _IDLE: Final = 0x80
+SURELY_IDLE: Final = 0x40
+"""Bit of a key that says itself to hold a mere label."""
 
 
 def words_of(found: bytes) -> frozenset[bytes]:

@@ -17,6 +17,7 @@ from spanfuse_schemas import Decision
 STATE_VERSION: Final = 3
 MAX_LANES: Final = 8
 MAX_TOOLS: Final = 32
+MAX_OPEN_TOOLS: Final = 16
 MAX_ERRORS: Final = 64
 OTHER: Final = "*"
 
@@ -178,8 +179,8 @@ class SessionState:
         """Prompts with which an agent started over: a sequence of their own, as a framework may ask between any two steps."""
         self.lanes: dict[str, PromptRun] = {}
         """Per agent of the session, so that agents which take turns do not break one another's runs."""
-        self.open_tools: list[str] = []
-        """Tools whose spans were counted as steps and which the next model call will restate."""
+        self.open_tools: list[tuple[str, str]] = []
+        """Agent and tool of spans that were counted as steps and which the agent's next model call will restate."""
         self.tool_actions: dict[str, int] = {}
         """Tool calls issued by model calls, by tool."""
         self.tool_spans: dict[str, int] = {}

@@ -239,6 +239,13 @@ class Steps:
         runs = self.runs
         return any(runs[p] >= p and self.distinct(p) for p in range(2, MAX_PERIOD + 1))
 
+    def forget(self, agent: int) -> None:
+        """Forget the steps of an agent, by its hash."""
+        kept = [step for step in self.ring if step.agent != agent]
+        self.clear()
+        for step in kept:
+            self.append(step)
+
     def clear(self) -> None:
         """Forget all."""
         self.__init__()  # type: ignore[misc]

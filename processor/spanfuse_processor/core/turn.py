@@ -8,7 +8,7 @@ from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
 from spanfuse_processor.core.rules import RuleBook
-from spanfuse_processor.core.session import MAX_LANES, PromptRun, SessionState
+from spanfuse_processor.core.session import MAX_LANES, MAX_OPEN_TOOLS, PromptRun, SessionState
 from spanfuse_processor.core.steps import MASK, Step, Steps, mix
 from spanfuse_schemas import Call, Fingerprint, Message, Rules
 from spanfuse_schemas.fingerprint import alike, input_print
@@ -102,7 +102,7 @@ def _tool_step(session: SessionState, call: Call, book: RuleBook) -> tuple[Step 
     if _told_before(session.steps, step):
         return None, True
     if call.output is not None:
-        session.open_tools = [*session.open_tools[-15:], tool]
+        session.open_tools = [*session.open_tools[1 - MAX_OPEN_TOOLS :], (call.agent, tool)]
     if _exempt(call, (tool,), book):
         return None, False
     last = session.steps.last
@@ -160,7 +160,8 @@ def _joined(session: SessionState, agent: str, last: Step, sibling: Step) -> Ste
 def _turn_step(session: SessionState, call: Call, book: RuleBook) -> Step | None:
     """The action that the last assistant message took, and what came back."""
     action, tools = call.answers, call.answered
-    if (session.open_tools and tools and _restated(session, tools)) or action is None:
+    restated = bool(session.open_tools and tools) and _restated(session, call.agent, tools)
+    if restated or action is None:
         return None
     if tools and _exempt(call, tools, book):
         return None
@@ -168,19 +169,24 @@ def _turn_step(session: SessionState, call: Call, book: RuleBook) -> Step | None
     step = _step("turn", session, call, action, call.input or NOTHING, tool, call.failed, call.restates)
     if _is_sibling(session.steps, call, step):
         return None
-    if not tools and step.novel and not call.failed and any(s.tool for s in session.steps.ring):
-        session.steps.clear()  # somebody asked something new: what was done for the last question is no row with it
+    if (
+        not tools
+        and step.novel
+        and not call.failed
+        and any(s.tool and s.agent == step.agent for s in session.steps.ring)
+    ):
+        session.steps.forget(step.agent)  # asked something new: what it did for the last question is no row with that
     return _append(session, call.agent, step)
 
 
-def _restated(session: SessionState, tools: Sequence[str]) -> bool:
-    """Whether tool spans have told of these tool calls already; if so, they are told off."""
-    seen = list(session.open_tools)
+def _restated(session: SessionState, agent: str, tools: Sequence[str]) -> bool:
+    """Whether tool spans have told of these tool calls already. Spans of tools often do not name their agent."""
+    mine = [tool for of, tool in session.open_tools if not of or not agent or of == agent]
+    session.open_tools = [(of, tool) for of, tool in session.open_tools if of and agent and of != agent]
     for tool in tools:
-        if tool not in seen:
+        if tool not in mine:
             return False
-        seen.remove(tool)
-    session.open_tools = seen
+        mine.remove(tool)
     return True
 
 

@@ -67,3 +67,12 @@ def test_a_poll_once_a_minute_is_waiting_and_only_nudged() -> None:
     run = play(tool_loop(asked(9, label=str), every=60))
     assert {d.action for d in run.detections} == {"nudge"}
     assert play(tool_loop(asked(9, label=str), every=59)).rule == "near.volatile"
+
+
+def test_the_same_done_to_one_thing_after_the_other_is_only_nudged() -> None:
+    """Whether `user` tells of a thing or is of no account, the tool alone does not say."""
+    banned = [("ban", {"reason": "spam", "user": i}, SAME) for i in range(20)]
+    run = play(tool_loop(banned))
+    assert (run.blocked_at, {d.action for d in run.detections}) == (None, {"nudge"})
+    failed = [(n, a, "Error: no such user") for n, a, _ in banned]
+    assert play(tool_loop(failed)).rule == "near.volatile"

@@ -36,7 +36,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         evidence=evidence(
             session,
             call,
-            (number(call.span_id), session.errors[0], session.cost_nano_usd),
+            (0, session.errors[0], session.cost_nano_usd),
             count=count,
             threshold=rule.count,
             unit="failures",

@@ -14,7 +14,6 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, close_together, matching
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint, Rules
-from spanfuse_schemas.policy import NoProgress
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
@@ -50,7 +49,7 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, *, fores
         return None  # the affair of repeat.no_progress, and of cycle
     if not says_nothing_new(step.wording, (s.wording for s in others)):
         return None
-    return _finding(session, turn, step, alike, count, rule, foreseen=foreseen)
+    return _finding(session, turn, step, alike, count, rules, foreseen=foreseen)
 
 
 def _alike(a: Step, b: Step, similarity: float) -> bool:
@@ -64,9 +63,9 @@ def _alike(a: Step, b: Step, similarity: float) -> bool:
 
 
 def _finding(
-    session: SessionState, turn: Turn, step: Step, alike: list[Step], count: int, rule: NoProgress, *, foreseen: bool
+    session: SessionState, turn: Turn, step: Step, alike: list[Step], count: int, rules: Rules, *, foreseen: bool
 ) -> Finding:
-    first, mode = alike[0], turn.rules.near.mode
+    first, mode, rule = alike[0], rules.near.mode, rules.repeat_no_progress
     observation = "" if step.restated else hexed(step.observation)
     return Finding(
         rule="near.no_progress",

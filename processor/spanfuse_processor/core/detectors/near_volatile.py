@@ -2,7 +2,8 @@
 
 A request number, a label, a page past the last one: what changes makes no difference, so the steps are the same one. Which
 field of a tool is of that kind is learned from the steps themselves: they are equal in all other fields, and what they
-brought is the same and long enough to be no mere "done".
+brought is the same and long enough to be no mere "done". A tool that does the same to one thing after the other looks like
+that, too: unless the key says that it holds a label, or all failed, the agent is only nudged.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 
 from spanfuse_processor.core.finding import Finding, evidence, patience
-from spanfuse_processor.core.likeness import differing_label
+from spanfuse_processor.core.likeness import SURELY_IDLE, differing_label
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn, hexed
@@ -35,15 +36,16 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     values = [s for s in same if s is step or differing_label(s.fields, step.fields) == label]
     if len({s.fields for s in values}) < near.volatile_count:
         return None
-    return _finding(session, turn, step, values)
+    return _finding(session, turn, step, values, sure=step.error or bool(label & SURELY_IDLE))
 
 
-def _finding(session: SessionState, turn: Turn, step: Step, values: list[Step]) -> Finding:
+def _finding(session: SessionState, turn: Turn, step: Step, values: list[Step], *, sure: bool) -> Finding:
     near, first = turn.rules.near, values[0]
+    action = patience(near.mode, turn.rules.repeat_no_progress, values, len(values))
     return Finding(
         rule="near.volatile",
         mode=near.mode,
-        action=patience(near.mode, turn.rules.repeat_no_progress, values, len(values)),
+        action=action if sure or action == "warn" else "nudge",
         message=f"`{step.tool}` was called {len(values)} times with one argument changed, and the result stayed the same. "
         "Change something else, or finish with what is known.",
         evidence=evidence(
