@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from spanfuse_processor.core import breaker
-from spanfuse_processor.core.budget import Ledger
+from spanfuse_processor.core.charges import Ledger
 from spanfuse_processor.core.detectors import Watchers, sight, watching
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
