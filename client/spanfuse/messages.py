@@ -28,7 +28,7 @@ from spanfuse.texts import echoes, flagged, looks_failed, print_of, tool_argumen
 from spanfuse_schemas import Action, Drift, Fingerprint, Message
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.record import Record
-from spanfuse_schemas.wording import fields_of, wording
+from spanfuse_schemas.wording import fields_of, meaning, wording
 
 FINGERPRINT_ATTRIBUTE: Final = "spanfuse.fingerprint"
 """Span attribute with the JSON of `Prints`: where it is set, ingest needs no content and looks at none."""
@@ -149,9 +149,9 @@ def _with_fields(actions: tuple[Action, ...], messages: Sequence[Any]) -> tuple[
     if len(actions) != 1 or not actions[0].tool:
         return actions
     call = next(call for item in messages for call in _calls_of(mapping_of(item)))
-    return (
-        actions[0].model_copy(update={"fields": fields_of(tool_arguments(first_of(_named(call), _ARGUMENT_KEYS)))}),
-    )
+    arguments = tool_arguments(first_of(_named(call), _ARGUMENT_KEYS))
+    told = {"fields": fields_of(arguments), "meaning": meaning(actions[0].tool, arguments)}
+    return (actions[0].model_copy(update=told),)
 
 
 def _restates(items: Sequence[Any], fresh: Any) -> bool:

@@ -13,6 +13,7 @@ if they had come as messages.
 from __future__ import annotations
 
 import re
+from collections import deque
 from typing import Final, NamedTuple
 
 _LINE: Final = re.compile(
@@ -23,6 +24,7 @@ _NAME: Final = re.compile(r"[\w.-]+")
 _CUE: Final = re.compile(r"(?:thought|action)(?: \d{1,4})?[ \t]{0,2}:\Z", re.IGNORECASE)
 """What the prompt ends with so that the model goes on."""
 _CUE_CHARS: Final = 32
+_LAST_MARKS: Final = 8
 
 
 class Scratchpad(NamedTuple):
@@ -43,7 +45,7 @@ def read_scratchpad(text: str) -> Scratchpad | None:
     if "bservation" not in text:
         return None
     text = _without_cue(text.rstrip())
-    marks = list(_LINE.finditer(text))
+    steps, marks = _marks(text)
     if not marks or _kind(marks[-1]) != "observation":
         return None
     last = len(marks) - 1
@@ -55,9 +57,17 @@ def read_scratchpad(text: str) -> Scratchpad | None:
     rest = line[tool.end() :].strip() if tool else line
     if asked + 1 < last and _kind(marks[asked + 1]) == "action input":
         rest = text[marks[asked + 1].end() : marks[asked + 2].start()].strip()
-    steps = sum(_kind(mark) == "observation" for mark in marks)
     observation = text[marks[last].end() :].strip()
     return Scratchpad(steps, tool[0] if tool else "", rest, observation)
+
+
+def _marks(text: str) -> tuple[int, list[re.Match[str]]]:
+    """How many observations there are, and the last lines of any kind."""
+    steps, last = 0, deque[re.Match[str]](maxlen=_LAST_MARKS)
+    for mark in _LINE.finditer(text):
+        steps += _kind(mark) == "observation"
+        last.append(mark)
+    return steps, list(last)
 
 
 def _without_cue(text: str) -> str:

@@ -96,6 +96,8 @@ class Action(Record):
     """Fingerprint of the arguments, or of the text."""
     wording: str = Field(default="", max_length=132, pattern=_HEX)
     """The words of the arguments (`spanfuse_schemas.wording.wording`); empty where they are no short prose."""
+    meaning: str = Field(default="", max_length=8, pattern=_HEX)
+    """What the call means (`spanfuse_schemas.wording.meaning`); empty unless ingest is asked for it."""
     fields: str = Field(default="", max_length=64, pattern=_HEX)
     """The fields of the arguments (`spanfuse_schemas.wording.fields_of`); empty where they are not told apart."""
     call_id: str = ""
@@ -213,6 +215,8 @@ class Call(Record):
     arguments."""
     fields: str = Field(default="", pattern=_HEX)
     """As `Action.fields`, likewise."""
+    meaning: str = Field(default="", pattern=_HEX)
+    """As `Action.meaning`, likewise."""
     asks: str = Field(default="", pattern=_HEX)
     """As `Action.wording`, of the single tool call that `action` stands for."""
     action: Fingerprint | None = None

@@ -98,6 +98,10 @@ class Near(Rule):
     volatile_count: int = Field(default=4, ge=2, le=40)
     """Values of one argument, all else being equal, that may bring the same result; the next is refused. Default 4: one more
     than an exact repeat, since each was another question."""
+    semantic: bool = False
+    """Whether tools and arguments that mean the same (`delete_line(5)`, `remove_line(5)`) and bring the same are repeats, at
+    the count of `repeat.no_progress`. Needs the extra `semantic` where spans are read. Default off: it takes a model's word for
+    what means the same."""
     max_distance: int = Field(default=0, ge=0, le=16)
     """Largest Hamming distance, bits, of the SimHashes of two long prompts that still count as the same; 3 in Manku et al.
     (2007). Default 0, only canonical equality: in prompts made from one long template what differs is what matters, and it

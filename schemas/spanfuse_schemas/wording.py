@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -44,7 +44,11 @@ _CANONICAL_CHARS: Final = 4_096
 """Longer values are compared as they stand."""
 _COUNTED: Final = 2**23
 """Whole numbers below this keep their distances, so that a page after the last can be told from one before it."""
+_NAME_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
+_TEXT_WORDS: Final = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
+"""In arguments each character counts: a symbol is a word."""
 _key = secrets.token_bytes(16)
+_synonym: Callable[[str], str] | None = None
 _MAX_DEPTH: Final = 8
 
 
@@ -118,6 +122,24 @@ def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
             yield from texts_of(item, depth + 1)
     elif value is not None:
         yield str(value)
+
+
+def meaning(tool: str, arguments: Any) -> str:
+    """Hash of what a tool call means, 8 hex digits: of the words of its name and arguments, each replaced by the one that
+    stands for all with its meaning. Empty unless synonyms are known (`use_synonyms`), and where the arguments are long."""
+    if _synonym is None:
+        return ""
+    text = " ".join(texts_of(arguments))
+    if len(text) > MAX_CHARS:
+        return ""
+    words = [*_NAME_WORDS.findall(tool), *_TEXT_WORDS.findall(text)]
+    return f"{_hash(' '.join(_synonym(word.lower()) for word in words)):08x}"
+
+
+def use_synonyms(synonym: Callable[[str], str] | None) -> None:
+    """Give actions a meaning from now on, with a function that replaces a word by the one for all with its meaning."""
+    global _synonym
+    _synonym = synonym
 
 
 def share_key(secret: str) -> None:

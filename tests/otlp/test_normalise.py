@@ -76,6 +76,7 @@ def test_a_model_call_is_read_whole() -> None:
         "echoes": False,
         "spoken": False,
         "fields": "",
+        "meaning": "",
         "asks": "",
         "answered": ("weather",),
         "called": (),

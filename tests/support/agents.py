@@ -14,7 +14,7 @@ from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Action, Call, Decision, Detection, Policy, Rules
 from spanfuse_schemas.fingerprint import action_print, fingerprint
-from spanfuse_schemas.wording import fields_of, wording
+from spanfuse_schemas.wording import fields_of, meaning, wording
 
 START_NS = 1_750_000_000 * 10**9
 SECOND = 10**9
@@ -65,6 +65,7 @@ def llm(
             "answered": tuple(a.tool for a in read.prior if a.tool),
             "wording": read.prior[0].wording if len(read.prior) == 1 else "",
             "fields": read.prior[0].fields if len(read.prior) == 1 else "",
+            "meaning": read.prior[0].meaning if len(read.prior) == 1 else "",
             "asks": actions[0].wording if len(actions) == 1 else "",
             "called": tuple(a.tool for a in actions if a.tool),
             "action": action_print(actions),
@@ -98,6 +99,7 @@ def tool(
             "action": action_print(actions),
             "wording": wording(arguments),
             "fields": fields_of(arguments),
+            "meaning": meaning(name, arguments),
             "output": fingerprint(result),
             "error_type": error or ("error" if looks_failed(result) else ""),
             "error_class": "tool" if error or looks_failed(result) else "",

@@ -39,6 +39,7 @@ def pack(steps: Iterable[Step]) -> list[list[Any]]:
                 s.size,
                 s.wording,
                 s.fields,
+                s.meaning,
                 s.agent,
                 s.span_id,
                 s.parent,
@@ -57,7 +58,7 @@ def pack(steps: Iterable[Step]) -> list[list[Any]]:
 def unpack(packed: Iterable[list[Any]]) -> Iterator[Step]:
     """The inverse of `pack`."""
     end_ns = 0
-    for kind, flags, action, observation, tool, size, wording, fields, agent, span_id, parent, *rest in packed:
+    for kind, flags, action, observation, tool, size, wording, fields, meaning, agent, span_id, parent, *rest in packed:
         passed_ns, lasted_ns, spent, exact, canon, action_exact = rest
         end_ns += passed_ns
         canon = canon or mix(action, observation)
@@ -73,6 +74,7 @@ def unpack(packed: Iterable[list[Any]]) -> Iterator[Step]:
             size=size,
             wording=wording,
             fields=fields,
+            meaning=meaning,
             echo=bool(flags & 2),
             novel=bool(flags & 4),
             agent=agent,

@@ -51,6 +51,8 @@ class Step(NamedTuple):
     """Words in the arguments of a single tool; empty: unknown."""
     fields: bytes
     """Hashes of the fields of its arguments; empty: unknown."""
+    meaning: int
+    """Hash of what its words mean; 0: unknown."""
     echo: bool
     """The observation only says what the action did."""
     novel: bool

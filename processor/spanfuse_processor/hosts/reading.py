@@ -5,16 +5,25 @@ from __future__ import annotations
 from spanfuse_processor.config import Config, Pricing
 from spanfuse_processor.core.pricing import ModelPrice, Prices
 from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.otlp.synonyms import load_synonyms
 from spanfuse_schemas import Tokens
-from spanfuse_schemas.wording import share_key
+from spanfuse_schemas.wording import share_key, use_synonyms
 
 
 def normaliser_of(config: Config, prices: Prices) -> Normaliser:
     """Makes calls of spans as the configuration says."""
+    prepare(config)
+    return Normaliser(prices)
+
+
+def prepare(config: Config) -> None:
+    """Set what holds for all reading of this process: the key of hashes, and synonyms where a rule asks for them."""
     secret = config.service.fingerprint_key.get_secret_value()
     if secret:
         share_key(secret)
-    return Normaliser(prices)
+    overrides = (override.rules.get("near", {}) for override in config.policies)
+    if config.detectors.near.semantic or any(near.get("semantic") for near in overrides):
+        use_synonyms(load_synonyms())
 
 
 def prices_of(pricing: Pricing) -> Prices:

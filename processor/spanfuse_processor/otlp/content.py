@@ -17,7 +17,7 @@ from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.names import normal_name
-from spanfuse_schemas.wording import fields_of, wording
+from spanfuse_schemas.wording import fields_of, meaning, wording
 
 MAX_SIZE: Final = 2**31
 """Longest text that a stated fingerprint can be of, characters: the sizes of a turn's items are added up."""
@@ -53,6 +53,7 @@ class Content:
             "spoken": is_spoken(prints.messages),
             "wording": done[0].wording if len(done) == 1 else "",
             "fields": done[0].fields if len(done) == 1 else "",
+            "meaning": done[0].meaning if len(done) == 1 else "",
             "asks": prints.actions[0].wording if len(prints.actions) == 1 and prints.output is None else "",
             "action": action_print(prints.actions),
             "called": tuple(a.tool for a in prints.actions if a.tool),
@@ -153,7 +154,14 @@ def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: b
         result = ""  # it brought nothing, and says so
     plain = _unwrapped(result)
     output = None if plain is None else _print(plain)
-    action = Action(tool=tool, print=known, call_id=call_id, wording=wording(given), fields=fields_of(given))
+    action = Action(
+        tool=tool,
+        print=known,
+        call_id=call_id,
+        wording=wording(given),
+        fields=fields_of(given),
+        meaning=meaning(tool, given),
+    )
     mode: ContentMode = "structure" if arguments is None and result is None else "content"
     return Content(
         mode, Prints(actions=(action,), output=output), failed=looks_failed(plain), echoes=echoes(plain, arguments)
