@@ -18,7 +18,7 @@ from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_schemas import Decision
 from tests.support.agents import policy
 from tests.support.road import run
-from tests.support.script import Call, prompt, tool
+from tests.support.script import Call, prompt, tool, wait
 
 TOPICS = ("tides", "moss", "clocks", "rope", "salt", "bees", "chalk", "owls")
 
@@ -177,6 +177,14 @@ def test_r117_an_operator_lets_an_agent_go_on_and_it_starts_afresh() -> None:
     assert "ops" in released.message
     assert state.decision is None
     assert state.calls == 0
+
+
+def test_r117_a_probe_that_loops_again_makes_the_cooldown_longer() -> None:
+    """Who does the same again when it is let through is held back twice as long."""
+    played = run(*[prompt("again")] * 3, wait(400), prompt("again"), obey=False)
+    first, second = [d for d in played.decisions if d.action == "block" and d.state == "open"]
+    lengths = [d.expires_at_ns - d.issued_at_ns for d in (first, second) if d.expires_at_ns is not None]
+    assert lengths == [300 * 10**9, 600 * 10**9]
 
 
 def test_r113_one_probe_is_let_through_when_the_cooldown_ends() -> None:

@@ -57,6 +57,7 @@ def test_r033_nothing_and_absent_are_different_arguments() -> None:
         tool("read", path="f", offset=False) >> f"{LONG}none",
     ]
     untouched(*steps, *steps)
+    untouched(*[tool(s.tool, s.arguments) >> f"{LONG}the same" for s in steps[:2]] * 2)
 
 
 def test_r034_failures_are_counted_by_operation_not_by_tool() -> None:

@@ -17,10 +17,12 @@ def overriding(tool: str, **settings: object) -> Policy:
 
 
 def test_r006_polls_at_an_interval_that_was_ordered_are_no_repeats() -> None:
-    """With a minimum interval for the tool, every fifth minute is waiting; the same within seconds is a loop."""
-    rules = overriding("http_get", min_interval_s=60)
+    """With a minimum interval for tools of that name, every fifth minute is waiting, which else is told; the same within
+    seconds is a loop."""
+    rules = overriding("http_*", min_interval_s=60)
     pending = tool("http_get", url="/job/7") >> "pending"
     untouched(*polls(pending, 298, 6), rules=rules, shows=CALLS)
+    assert run(*polls(pending, 298, 6)).rules == {"repeat.no_progress"}
     assert run(*[pending] * 6, rules=rules).after == 3
 
 
