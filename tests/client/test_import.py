@@ -45,9 +45,9 @@ def test_a_guard_on_the_api_loads_pydantic_and_nothing_heavier() -> None:
     assert not {"faust", "aiokafka", "redis", "numpy", "opentelemetry", "grpc", "spanfuse_processor"} & set(found)
 
 
-def test_importing_takes_less_than_a_tenth_of_a_second() -> None:
-    """The best of five: other work on the machine only ever adds."""
-    code = "import time, json; t = time.perf_counter(); import spanfuse; print(json.dumps(time.perf_counter() - t))"
+def test_importing_takes_less_than_a_tenth_of_a_second_of_work() -> None:
+    """The best of five, in time of the processor: other work on the machine adds nothing."""
+    code = "import time, json; t = time.process_time(); import spanfuse; print(json.dumps(time.process_time() - t))"
     times = [fresh(code) for _ in range(5)]
     assert min(t for t in times if isinstance(t, float)) < 0.1
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from spanfuse.messages import read_messages
 from spanfuse.scratchpad import Scratchpad, read_scratchpad
 from spanfuse.shown import Shown
+from tests.support.effort import growth
 
 TASK = "Answer the question.\nQuestion: how much does it rain in Lisbon?\n"
 STEP = 'Thought: I look.\nAction: search\nAction Input: {"query": "rainfall of Lisbon"}\nObservation: 774 mm\n'
@@ -60,11 +59,7 @@ def test_a_guard_that_is_shown_the_prompt_as_text_reads_what_ingest_reads() -> N
 def test_reading_takes_time_in_proportion_to_the_text(filler: str) -> None:
     """No text makes it look at the same place again and again."""
 
-    def seconds(chars: int) -> float:
-        text = "Action: a\nObservation:" + filler * (chars // len(filler)) + "x"
-        start = time.process_time()
-        for _ in range(3):
-            read_scratchpad(text)
-        return time.process_time() - start
+    def read(chars: int) -> None:
+        read_scratchpad("Action: a\nObservation:" + filler * (chars // len(filler)) + "x")
 
-    assert seconds(200_000) < 60 * max(seconds(20_000), 1e-3)
+    assert growth(read, 20_000) < 40

@@ -229,7 +229,7 @@ def test_closing_is_prompt_whatever_the_thread_waits_for(server: SseServer) -> N
         guard.wait_ready(0.2)
         begin = time.monotonic()
         guard.close()
-        assert time.monotonic() - begin < 1
+        assert time.monotonic() - begin < 3
         assert threads() == []
     held.close()
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spanfuse_processor.otlp.instructions import GAP_CHARS, MAX_CHARS, folded, passages
+from tests.support.effort import growth
 
 
 def marks(text: str) -> int:
@@ -90,10 +89,8 @@ def test_of_a_long_text_both_ends_are_looked_at(end: str) -> None:
 @pytest.mark.parametrize(
     "piece", ["ignore all ", "before you do the ", "<|" + "a" * 20, "the user tell the assistant, you "]
 )
-def test_no_text_takes_long(piece: str) -> None:
-    start = time.perf_counter()
-    passages(folded(piece * MAX_CHARS))
-    assert time.perf_counter() - start < 0.5
+def test_no_text_takes_longer_than_its_length(piece: str) -> None:
+    assert growth(lambda chars: passages(folded(piece * (chars // len(piece)))), MAX_CHARS // 10) < 40
 
 
 @given(st.text(alphabet=st.sampled_from("ignore al previous instrucıŒİ忽略指令<|/>[]#\n."), max_size=200))
