@@ -95,11 +95,14 @@ class Action(Record):
     print: Fingerprint
     """Fingerprint of the arguments, or of the text."""
     wording: str = Field(default="", max_length=132, pattern=_HEX)
-    """The words of the arguments (`spanfuse_schemas.wording.wording`); empty where they are no short prose."""
+    """The words of the arguments (`spanfuse_schemas.wording.wording`); empty where they are no short prose. Where the agent's
+    own process states its prints, they are hashed with that process's key: consistent while one process makes the session's
+    spans."""
     meaning: str = Field(default="", max_length=8, pattern=_HEX)
     """What the call means (`spanfuse_schemas.wording.meaning`); empty unless ingest is asked for it."""
     fields: str = Field(default="", max_length=64, pattern=_HEX)
-    """The fields of the arguments (`spanfuse_schemas.wording.fields_of`); empty where they are not told apart."""
+    """The fields of the arguments (`spanfuse_schemas.wording.fields_of`); empty where they are not told apart. Keyed as
+    `wording` is."""
     call_id: str = ""
     """Id of the tool call, as the provider gave it."""
 

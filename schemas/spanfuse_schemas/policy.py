@@ -201,7 +201,7 @@ class Rules(Settings):
     repeat_paging: RepeatPaging = Field(default=RepeatPaging(), alias="repeat.paging")
     """The same thing is paged through once more."""
     near: Near = Near()
-    """The first three on canonical text and SimHash; counts as theirs."""
+    """The same but for ids, times, counters, the order of words or a label."""
     cycle: Cycle = Cycle()
     """Rounds of period 2 to 12."""
     stagnation: Stagnation = Stagnation()

@@ -126,8 +126,10 @@ class Service(Section):
     """A session without a call for this long is forgotten, seconds. Default a day: a timer that wakes an idle agent every
     half hour must find its session."""
     fingerprint_key: SecretStr = SecretStr("")
-    """Secret under which the words and fields of tool arguments are hashed, so that no dictionary gives them away. All workers
-    that take spans of the same sessions need the same one. Default: a random one for each process."""
+    """Secret under which the words and fields of tool arguments are hashed, so that no dictionary gives them away. It protects
+    these alone: the prints of whole texts (`action`, `input`, `answers`, `output`) are hashes without a key, and whoever
+    guesses the whole text can confirm it. All workers that take spans of the same sessions need the same one. Default: a random
+    one for each process."""
 
 
 class Config(Section):
