@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError, UnavailableError
 from spanfuse_processor.hosts import store as module
@@ -121,6 +122,17 @@ def test_idle_sessions_are_found_and_forgotten_but_their_epoch_is_not(store: Sto
     assert (store.load("old"), store.decisions(), store.sessions()) == (None, [], 1)
     assert [store.last_epoch(s) for s in ("old", "never decided", "new", "unknown")] == [5, 0, 2, 0]
     assert store.totals() == {"expired_sessions": 2}
+
+
+def test_a_session_and_a_scope_of_one_name_never_lower_one_another_s_epoch(store: Store) -> None:
+    """A session without an id is named after its trace, as the scope of that trace is."""
+    scope = ScopeState("trace:t")
+    scope.epoch = 1
+    store.commit(Changes([state("trace:t", 7)], scopes=[(scope, 1)]))
+    store.forget(["trace:t"], [], {})
+    store.forget_scopes(["trace:t"], [decision("trace:t", 2, blocks=False)], {})
+    assert store.last_epoch("trace:t") == 7
+    assert store.last_scope_epoch("trace:t") == 7
 
 
 def test_epochs_of_ended_sessions_are_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

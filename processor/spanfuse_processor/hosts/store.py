@@ -36,6 +36,13 @@ _UPSERT_SCOPE: Final = """
 INSERT INTO scopes (scope, until_ns, epoch, state) VALUES (?, ?, ?, ?)
 ON CONFLICT (scope) DO UPDATE SET until_ns = excluded.until_ns, epoch = excluded.epoch, state = excluded.state
 """
+_END: Final = (
+    "REPLACE INTO ended (session, epoch) "
+    "SELECT {name}, max(epoch, ifnull((SELECT epoch FROM ended WHERE session = {name}), 0)) "
+    "FROM {table} WHERE {name} = ? AND epoch > 0"
+)
+_ENDED_AT: Final = "UPDATE ended SET epoch = max(epoch, ?) WHERE session = ?"
+"""A session and a scope may have one name, as `trace:<id>`; an epoch that is too high harms neither."""
 MAX_INT64: Final = 2**63 - 1
 _ADD: Final = (
     "INSERT INTO totals VALUES (?, ?) ON CONFLICT (name) "
@@ -135,6 +142,12 @@ class Store:
             rows = self._db.execute("SELECT decision FROM decisions ORDER BY rowid").fetchall()
         return [Decision.from_json(row[0]) for row in rows]
 
+    def decision(self, key: str) -> Decision | None:
+        """What stands against a key; none if nothing does."""
+        with self._speaking():
+            row = self._db.execute("SELECT decision FROM decisions WHERE key = ?", (key_of(key),)).fetchone()
+        return Decision.from_json(row[0]) if row else None
+
     def detections(self, limit: int) -> list[bytes]:
         """The last detections, newest first, as JSON."""
         with self._speaking():
@@ -176,13 +189,13 @@ class Store:
         keys = [(key_of(session),) for session in sessions]
         with self._transaction():
             self._db.executemany(
-                "REPLACE INTO ended (session, epoch) SELECT session, epoch FROM sessions WHERE session = ? AND epoch > 0",
+                _END.format(name="session", table="sessions"),
                 keys,
             )
             for decision in closed:
                 self._keep(decision)
                 session = decision.key.partition(":")[2]
-                self._db.execute("UPDATE ended SET epoch = ? WHERE session = ?", (decision.epoch, key_of(session)))
+                self._db.execute(_ENDED_AT, (decision.epoch, key_of(session)))
             self._db.executemany("DELETE FROM sessions WHERE session = ?", keys)
             self._trim("ended", MAX_ENDED)
             self._db.executemany(_ADD, list(counts.items()))
@@ -227,12 +240,12 @@ class Store:
         keys = [(key_of(scope),) for scope in scopes]
         with self._transaction():
             self._db.executemany(
-                "REPLACE INTO ended (session, epoch) SELECT scope, epoch FROM scopes WHERE scope = ? AND epoch > 0",
+                _END.format(name="scope", table="scopes"),
                 keys,
             )
             for decision in closed:
                 self._keep(decision)
-                self._db.execute("UPDATE ended SET epoch = ? WHERE session = ?", (decision.epoch, key_of(decision.key)))
+                self._db.execute(_ENDED_AT, (decision.epoch, key_of(decision.key)))
             self._db.executemany("DELETE FROM scopes WHERE scope = ?", keys)
             self._trim("ended", MAX_ENDED)
             self._db.executemany(_ADD, list(counts.items()))
