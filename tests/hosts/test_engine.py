@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from spanfuse_processor.config import Config
@@ -308,15 +309,40 @@ def test_only_some_sessions_are_in_memory_and_all_are_known(host: Host) -> None:
     assert host.store.sessions() == 8
 
 
-def test_a_stored_session_of_another_version_starts_afresh_at_its_epoch(host: Host) -> None:
+def test_a_stored_session_of_another_version_starts_afresh_under_what_stands_against_it(host: Host) -> None:
     host.send(*repeater(3))
     host.store._db.execute("UPDATE sessions SET state = x'00'")
     host.restart()
     host.send(*repeater(3))
     described = host.engine.describe("s")
     assert described is not None
-    assert (described["calls"], described["epoch"]) == (3, 2)
+    assert (described["calls"], described["epoch"], host.blocked()) == (3, 1, ["session:s"])
     assert host.counts()["unreadable_sessions"] >= 1
+
+
+def of_an_earlier_build(state: bytes) -> bytes:
+    """The same snapshot with another version in front."""
+    body: list[Any] = msgpack.unpackb(state, raw=False, strict_map_key=False)
+    return bytes(msgpack.packb([1, *body[1:]]))
+
+
+def test_a_block_over_a_state_of_an_earlier_build_is_closed_by_a_good_probe(host: Host) -> None:
+    """And by a bad one it stays, for twice as long."""
+    host.send(*repeater(3))
+    (before,) = host.engine.board.decisions()
+    state = host.store.load("s") or b""
+    host.store._db.execute("UPDATE sessions SET state = ?", (of_an_earlier_build(state),))
+    host.restart()
+    late_s = ((before.expires_at_ns or 0) - START_NS) // 10**9 + 1
+    probe = chat_span(8, [("user", "What is the weather in Tokyo?")], at=late_s)
+    host.send(request(probe), at_ns=START_NS + (late_s + 1) * 10**9)
+    (again,) = host.engine.board.decisions()
+    assert (again.epoch, again.rule) == (before.epoch + 1, before.rule)
+    assert (again.expires_at_ns or 0) - again.issued_at_ns > 1.9 * ((before.expires_at_ns or 0) - before.issued_at_ns)
+    probe = chat_span(9, [("user", "Something else altogether.")], at=late_s * 4)
+    host.send(request(probe), at_ns=START_NS + late_s * 5 * 10**9)
+    assert host.blocked() == []
+    assert host.counts()["unreadable_sessions"] == 1
 
 
 def test_everything_that_is_counted_is_explained(host: Host) -> None:

@@ -121,6 +121,20 @@ def test_a_reset_of_an_agent_closes_its_breaker_and_is_stored(host: Host) -> Non
     assert host.engine.reset("agent:unknown", "", START_NS) is None
 
 
+def test_a_block_of_an_agent_whose_state_cannot_be_read_is_closed_by_a_good_probe(host: Host) -> None:
+    for session in ("a", "b"):
+        host.send(*(named(s, "recorded") for s in stuck(session)))
+    (block,) = [d for d in host.engine.board.decisions() if d.key == AGENT]
+    host.store._db.execute("UPDATE scopes SET state = x'00'")
+    host.restart()
+    assert AGENT in host.blocked()
+    late_s = ((block.expires_at_ns or 0) - START_NS) // 10**9 + 1
+    probe = chat_span(9, [("user", "Hello.")], session="c", at=late_s)
+    host.send(named(probe, "recorded"), at_ns=START_NS + (late_s + 1) * 10**9)
+    assert AGENT not in host.blocked()
+    assert host.scope(AGENT).epoch == block.epoch + 1
+
+
 def test_agents_and_models_are_listed_with_what_they_came_to(host: Host) -> None:
     host.send(*(named(s, "recorded") for s in stuck("a")))
     host.send(named(chat_span(9, [("user", "Hello.")], session="c"), "other"))

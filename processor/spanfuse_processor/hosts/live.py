@@ -12,6 +12,7 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.telemetry import Counters
+from spanfuse_schemas import Decision
 
 log = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ class LiveSessions(Live[SessionState]):
             """At an epoch that Guards obey."""
             state = SessionState(session)
             state.epoch = store.last_epoch(session)
+            _resume(state, store.decision(f"session:{session}"))
             return state
 
         super().__init__(store.load, SessionState.restore, fresh, counters, "unreadable_sessions", max_live)
@@ -130,6 +132,18 @@ class LiveScopes(Live[ScopeState]):
             """At an epoch that Guards obey."""
             state = ScopeState(scope)
             state.epoch = store.last_scope_epoch(scope)
+            _resume(state, store.decision(scope))
             return state
 
         super().__init__(store.load_scope, ScopeState.restore, fresh, counters, "unreadable_scopes", max_live)
+
+
+def _resume(state: SessionState | ScopeState, standing: Decision | None) -> None:
+    """Have a state that could not be read hold what still stands, so that a probe, a reset or its end can close it."""
+    if standing is None:
+        return
+    state.epoch = max(state.epoch, standing.epoch)
+    # Whose call a conditional block waits for is not known any more: it ends by a probe.
+    state.decision = standing.model_copy(update={"conditional": False})
+    if standing.expires_at_ns is not None:
+        state.cooldown_s = max(0.0, (standing.expires_at_ns - standing.issued_at_ns) / 1e9)
