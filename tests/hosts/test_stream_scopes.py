@@ -136,6 +136,15 @@ async def test_bytes_that_are_no_charges_are_a_dead_letter_and_the_next_message_
 
 
 @in_loop
+async def test_a_single_charge_of_an_earlier_build_is_a_dead_letter_and_not_passed_over_in_silence() -> None:
+    bench = Bench()
+    old = trips()[0].to_json()
+    await bench.take(0, value=old)
+    assert bench.counters["dead_letters"] == 1
+    assert bench.outbox.values[DEAD_LETTER] == [old]
+
+
+@in_loop
 async def test_scopes_of_which_nothing_is_heard_are_forgotten_as_long_as_their_kind_is_kept() -> None:
     """By the newest call of the partition: a day for a trace, five weeks for a team."""
     bench = Bench()
