@@ -145,6 +145,18 @@ async def test_a_single_charge_of_an_earlier_build_is_a_dead_letter_and_not_pass
 
 
 @in_loop
+async def test_a_block_of_an_agent_whose_state_cannot_be_read_is_closed_when_the_agent_comes_up_again() -> None:
+    bench = Bench()
+    await bench.take(0, *trips())
+    await bench.writeback.flush()
+    stored = Stored.unpack(bench.table.fetch(b"agent:a") or b"")
+    bench.table.store(b"agent:a", stored._replace(snapshot=b"of another version").pack(), 1)
+    bench.scopes.clear()
+    await bench.take(1, charge("agent:a", at=9))
+    assert bench.told() == [("agent:a", "open"), ("agent:a", "closed")]
+
+
+@in_loop
 async def test_scopes_of_which_nothing_is_heard_are_forgotten_as_long_as_their_kind_is_kept() -> None:
     """By the newest call of the partition: a day for a trace, five weeks for a team."""
     bench = Bench()

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import faust
+import msgpack
 import pytest
 from faust.types import TP
 
 from spanfuse_processor.config import KafkaSettings
+from spanfuse_processor.core.charges import Ledger
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import SpanfuseError, StateError
@@ -111,7 +113,7 @@ def test_an_unreadable_state_is_counted_and_begun_afresh(table: StateTable) -> N
     assert counters["unreadable_sessions"] == 1
 
 
-def test_a_state_of_another_version_begins_anew_at_its_epoch_and_is_not_applied_twice(table: StateTable) -> None:
+def test_a_state_of_another_version_begins_anew_above_its_epoch_and_is_not_applied_twice(table: StateTable) -> None:
     """Guards ignore what is not above the epoch that they know."""
     counters = Counter[str]()
     table.store(b"s", Stored(50, 7, 12, b"of another version").pack(), 1)
@@ -119,13 +121,13 @@ def test_a_state_of_another_version_begins_anew_at_its_epoch_and_is_not_applied_
     assert sessions.load("s", 1, 50) is None
     state = sessions.load("s", 1, 51)
     assert state is not None
-    assert (state.calls, state.epoch, state.last_ns) == (0, 12, 7)
+    assert (state.calls, state.epoch, state.last_ns) == (0, 13, 7)
     assert counters["unreadable_sessions"] == 1
 
 
 @pytest.mark.parametrize("field", ["cost_nano_usd", "last_ns", "epoch"])
 def test_a_state_that_cannot_be_stored_begins_anew_and_the_others_are_stored(table: StateTable, field: str) -> None:
-    """Numbers beyond 64 bits, which no snapshot takes; its epoch stays, as far as it can."""
+    """Numbers beyond 64 bits, which no snapshot takes; its epoch grows, as far as it can."""
     counters = Counter[str]()
     sessions = Sessions(table, counters)
     for name in ("bad", "good"):
@@ -138,7 +140,7 @@ def test_a_state_that_cannot_be_stored_begins_anew_and_the_others_are_stored(tab
     rows = {key: Stored.unpack(value or b"") for key, value, _ in sessions.take(10)}
     assert SessionState.restore(rows[b"good"].snapshot).calls == 9
     assert SessionState.restore(rows[b"bad"].snapshot).calls == 0
-    assert rows[b"bad"].epoch == (2**63 - 1 if field == "epoch" else 4)
+    assert rows[b"bad"].epoch == (2**63 - 1 if field == "epoch" else 5)
     assert (counters["unstorable_sessions"], sessions.dirty) == (1, 0)
 
 
@@ -274,6 +276,72 @@ async def test_a_message_that_cannot_be_told_is_a_dead_letter(monkeypatch: pytes
     await bench.take(1, prompt("another", session="t"))
     assert list(bench.outbox.values) == [DEAD_LETTER]
     assert (bench.counters["unexpected_errors"], bench.counters["calls"]) == (1, 1)
+
+
+def of_an_earlier_build(value: bytes) -> bytes:
+    """The same stored state with another version in front of its snapshot."""
+    stored = Stored.unpack(value)
+    body: list[Any] = msgpack.unpackb(stored.snapshot, raw=False, strict_map_key=False)
+    return stored._replace(snapshot=msgpack.packb([1, *body[1:]])).pack()
+
+
+def told(bench: Bench) -> list[tuple[str, str, int]]:
+    """Decisions that went out, in order."""
+    found = [Decision.from_json(value or b"") for value in bench.outbox.values[CONTROL]]
+    return [(d.key, d.state, d.epoch) for d in found]
+
+
+@in_loop
+async def test_a_block_over_a_state_of_an_earlier_build_is_closed_when_its_session_comes_up_again() -> None:
+    """Above its epoch, and before whatever the session is told next."""
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, *looping(4))
+    await bench.writeback.flush()
+    table = bench.sessions._table
+    table.store(b"s", of_an_earlier_build(table.fetch(b"s") or b""), 1)
+    bench.sessions.clear()
+    await bench.take(1, *[c.model_copy(update={"span_id": f"{i + 1:016x}"}) for i, c in enumerate(looping(4))])
+    assert told(bench) == [("session:s", "open", 1), ("session:s", "closed", 2), ("session:s", "open", 3)]
+
+
+@in_loop
+async def test_a_block_over_a_state_whose_header_cannot_be_read_is_cleared_at_any_epoch() -> None:
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    bench.sessions._table.store(b"s", b"\xff", 1)
+    await bench.take(0, prompt("q", session="s"))
+    assert bench.outbox.values[CONTROL] == [None]
+
+
+@in_loop
+async def test_a_state_that_cannot_be_stored_leaves_no_block_behind() -> None:
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, *looping(4))
+    state = bench.sessions.load("s", 1, 1)
+    assert state is not None
+    state.cost_nano_usd = 2**70
+    await bench.writeback.flush()
+    assert told(bench) == [("session:s", "open", 1), ("session:s", "closed", 2)]
+
+
+@in_loop
+async def test_a_message_that_fails_half_way_leaves_no_half_of_it_in_its_sessions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are as they were last stored, and what was opened since is closed."""
+    bench = Bench(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+    await bench.take(0, prompt("stored", session="s"), prompt("stored", session="t"))
+    await bench.writeback.flush()
+    await bench.take(1, *[prompt("Are we there yet?", at=i, session="t") for i in range(4)])
+    monkeypatch.setattr(Ledger, "charges", lambda *_: 1 / 0)
+    await bench.take(2, prompt("half", session="s"), prompt("half", session="t"))
+    monkeypatch.undo()
+    for name, calls, epoch in (("s", 1, 0), ("t", 1, 2)):
+        state = bench.sessions.load(name, 1, 3)
+        assert state is not None
+        assert (state.calls, state.epoch, state.decision) == (calls, epoch, None)
+        assert bench.sessions.load(name, 1, 1 if name == "t" else 0) is None
+    assert told(bench) == [("session:t", "open", 1), ("session:t", "closed", 2)]
+    assert bench.counters["dead_letters"] == 1
 
 
 @in_loop

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
-from spanfuse_processor.hosts.stream.detect import Out, cleared, send_all, told
+from spanfuse_processor.hosts.stream.detect import cleared, send_all, told
 from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Scopes
+from spanfuse_processor.hosts.stream.states import Out
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_schemas import ChargeBatch, Reset
 from spanfuse_schemas.topics import CHARGES
@@ -56,8 +57,11 @@ class Combiner(Hop[ChargeBatch]):
             outcome = self.stage.process(batch.charges, lambda scope: self._scopes.load(scope, partition, offset))
             records += told(outcome.decisions, outcome.detections)
         except Exception:
+            self._scopes.roll_back({*(c.scope for c in batch.charges), *(r.key for r in batch.resets)}, partition)
+            await send_all(self._outbox, self._scopes.untold())
             await self._unapplied(message)
             return
+        await send_all(self._outbox, self._scopes.untold())
         for scope in (*touched, *outcome.touched):
             self._scopes.touched(scope, offset)
         self._count(outcome)

@@ -11,13 +11,12 @@ from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
+from spanfuse_processor.hosts.stream.states import Out
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_schemas import CallBatch, Decision, Detection, Reset
 from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS
 
 Mode = Literal["observe", "enforce"]
-Out = tuple[str, bytes, bytes | None]
-"""Topic, key and value of a record."""
 
 
 class Detector(Hop[CallBatch]):
@@ -52,8 +51,11 @@ class Detector(Hop[CallBatch]):
             outcome = self._process(known, message.partition, message.offset)
             records = _cleared(unknown, self.pipeline.policy.mode) + told(outcome.decisions, outcome.detections)
         except Exception:
+            self._sessions.roll_back({*(c.session for c in batch.calls), *_reset(batch)}, message.partition)
+            await send_all(self._outbox, self._sessions.untold())
             await self._unapplied(message)
             return
+        await send_all(self._outbox, self._sessions.untold())
         for session in outcome.touched:
             self._sessions.touched(session, message.offset)
         self._count(outcome)
@@ -88,6 +90,11 @@ class Detector(Hop[CallBatch]):
         for detection in outcome.detections:
             counters[f"detections/{detection.rule}"] += 1
         counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
+
+
+def _reset(batch: CallBatch) -> list[str]:
+    """Sessions that a batch resets."""
+    return [r.key.removeprefix("session:") for r in batch.resets if r.key.startswith("session:")]
 
 
 def _cleared(unknown: list[Reset], mode: Mode) -> list[Out]:

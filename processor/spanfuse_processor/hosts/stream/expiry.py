@@ -68,10 +68,6 @@ class Expiry(ABC, Generic[State]):
         self._since = time.monotonic()
 
     @abstractmethod
-    def _key(self, name: str) -> str:
-        """The key of its breaker."""
-
-    @abstractmethod
     def _closed(self, state: State) -> Decision | None:
         """The last decision of a state that is forgotten; none if it has none standing."""
 
@@ -135,7 +131,7 @@ class Expiry(ABC, Generic[State]):
         if closed is not None:
             await tell(self._outbox, closed)
         if told:
-            await forget(self._outbox, self._key(name))
+            await forget(self._outbox, self._states.breaker_of(name))
 
     def _last_known(self, value: bytes) -> tuple[State | None, bool]:
         """The state if it can be read, and whether Guards may know of it."""
@@ -157,9 +153,6 @@ class SessionExpiry(Expiry[SessionState]):
     _states: Sessions
     _stage: Pipeline
 
-    def _key(self, name: str) -> str:
-        return f"session:{name}"
-
     def _closed(self, state: SessionState) -> Decision | None:
         if state.decision is None:
             return None
@@ -173,9 +166,6 @@ class ScopeExpiry(Expiry[ScopeState]):
     changelog = SCOPES_CHANGELOG
     _states: Scopes
     _stage: ScopeStage
-
-    def _key(self, name: str) -> str:
-        return name
 
     def _closed(self, state: ScopeState) -> Decision | None:
         return self._stage.over(state, state.last_ns) if state.decision is not None else None

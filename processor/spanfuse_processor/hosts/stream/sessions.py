@@ -14,6 +14,10 @@ class Sessions(States[SessionState]):
 
     what = "sessions"
 
+    def breaker_of(self, name: str) -> str:
+        """The key of its breaker."""
+        return f"session:{name}"
+
     def new(self, name: str) -> SessionState:
         """A session that has seen nothing."""
         return SessionState(name)
@@ -27,6 +31,10 @@ class Scopes(States[ScopeState]):
     """What `ScopeStage.process` loads from."""
 
     what = "scopes"
+
+    def breaker_of(self, name: str) -> str:
+        """The key of its breaker: its own."""
+        return name
 
     def new(self, name: str) -> ScopeState:
         """A scope that has seen nothing."""

@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
+from collections.abc import Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
 from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.stream.outbox import Row
 from spanfuse_processor.hosts.stream.table import StateTable, Stored
+from spanfuse_schemas import Decision
+from spanfuse_schemas.topics import CONTROL
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +24,7 @@ MAX_INT64: Final = 2**63 - 1
 class Stateful(Protocol):
     """What a state has, besides what its stage does with it."""
 
+    decision: Decision | None
     epoch: int
     last_ns: int
 
@@ -29,6 +33,8 @@ class Stateful(Protocol):
 
 
 State = TypeVar("State", bound=Stateful)
+Out = tuple[str, bytes, bytes | None]
+"""Topic, key and value of a record."""
 
 
 class Live(Generic[State]):
@@ -62,6 +68,11 @@ class States(ABC, Generic[State]):
         self._max_live = max_live
         self._live: OrderedDict[str, Live[State]] = OrderedDict()
         self._dirty: dict[str, Live[State]] = {}
+        self._untold: list[Out] = []
+
+    @abstractmethod
+    def breaker_of(self, name: str) -> str:
+        """The key of its breaker."""
 
     @abstractmethod
     def new(self, name: str) -> State:
@@ -120,7 +131,7 @@ class States(ABC, Generic[State]):
             self._counters[f"unstorable_{self.what}"] += 1
             if self._counters[f"unstorable_{self.what}"] == 1:
                 log.error("one of the %s cannot be stored and starts afresh: %r", self.what, error)
-            live.state = self._anew(name, live.state.epoch, live.state.last_ns)
+            live.state = self._begun_anew(name, live.state.epoch, live.state.last_ns)
             return _stored(live)
 
     def known(self, name: str) -> bool:
@@ -142,6 +153,27 @@ class States(ABC, Generic[State]):
         self._dirty.pop(name, None)
         self._table.store(key_of(name), None, partition)
 
+    def roll_back(self, names: Iterable[str], partition: int) -> None:
+        """A message has failed and may have changed them in part: the table is the truth. What they had been told of since it
+        was stored is lost, and what Guards may have heard of that is closed."""
+        for name in names:
+            lost = self._live.pop(name, None)
+            if lost is None:
+                continue
+            waited = self._dirty.pop(name, None) is not None
+            live = self._live[name] = self._restored(name, partition)
+            live.offset = max(live.offset, lost.offset)
+            if waited and lost.state.epoch > live.state.epoch:
+                live.state.epoch = min(lost.state.epoch, MAX_INT64)
+                self._close(name, live.state)
+            if waited:
+                self.touched(name, live.offset)
+
+    def untold(self) -> list[Out]:
+        """What Guards must hear of states that were begun anew, before anything else of them."""
+        untold, self._untold = self._untold, []
+        return untold
+
     def is_dirty(self, name: str) -> bool:
         """Whether the state waits to be stored."""
         return name in self._dirty
@@ -150,27 +182,48 @@ class States(ABC, Generic[State]):
         """Drop everything from memory: after a rebalance the table is the truth."""
         self._live.clear()
         self._dirty.clear()
+        self._untold.clear()
 
     def _restored(self, name: str, partition: int) -> Live[State]:
         value = self._table.fetch(key_of(name))
         if value is None:
             return Live(self.new(name), -1, partition)
-        state, offset = self.new(name), -1
         try:
             stored = Stored.unpack(value)
-            state, offset = self._anew(name, stored.epoch, stored.last_ns), stored.offset
-            state = self.restore(stored.snapshot)
         except StateError as error:
-            self._counters[f"unreadable_{self.what}"] += 1
-            if self._counters[f"unreadable_{self.what}"] == 1:
-                log.warning("one of the stored %s cannot be read and starts afresh: %s", self.what, error)
-        return Live(state, offset, partition)
+            self._unreadable(error)
+            self._untold.append((CONTROL, key_of(self.breaker_of(name)), None))  # at whatever epoch Guards are
+            return Live(self.new(name), -1, partition)
+        try:
+            return Live(self.restore(stored.snapshot), stored.offset, partition)
+        except StateError as error:
+            self._unreadable(error)
+            return Live(self._begun_anew(name, stored.epoch, stored.last_ns), stored.offset, partition)
 
-    def _anew(self, name: str, epoch: int, last_ns: int) -> State:
-        """A state that has forgotten all but its epoch, below which Guards obey nothing, and when it was last heard of."""
+    def _unreadable(self, error: StateError) -> None:
+        self._counters[f"unreadable_{self.what}"] += 1
+        if self._counters[f"unreadable_{self.what}"] == 1:
+            log.warning("one of the stored %s cannot be read and starts afresh: %s", self.what, error)
+
+    def _begun_anew(self, name: str, epoch: int, last_ns: int) -> State:
+        """A state that has forgotten all but its epoch, below which Guards obey nothing, and when it was last heard of. A
+        block that they may know of it would stand for ever: it is closed."""
         state = self.new(name)
         state.epoch, state.last_ns = min(epoch, MAX_INT64), min(last_ns, MAX_INT64)
+        if state.epoch:
+            self._close(name, state)
         return state
+
+    def _close(self, name: str, state: State) -> None:
+        state.epoch, state.decision = min(state.epoch + 1, MAX_INT64), None
+        closed = Decision(
+            key=self.breaker_of(name),
+            state="closed",
+            message="What had led to it is lost.",
+            issued_at_ns=state.last_ns,
+            epoch=state.epoch,
+        )
+        self._untold.append((CONTROL, key_of(closed.key), closed.to_json()))
 
 
 def _stored(live: Live[State]) -> bytes:

@@ -99,6 +99,8 @@ class WriteBack:
         while len(taken) < dirty:
             async with self.step:
                 chunk = self._states.take(_CHUNK)
+                for topic, key, value in self._states.untold():
+                    await self._outbox.send(topic, value, key=key, urgent=True)
             if not chunk:
                 break  # states are over, or their partitions were revoked meanwhile
             taken += chunk
