@@ -24,9 +24,9 @@ from spanfuse.parts import (
     role_of,
 )
 from spanfuse.scratchpad import read_scratchpad
-from spanfuse.texts import echoes, flagged, looks_failed, print_of, tool_arguments
+from spanfuse.texts import cut_json, echoes, flagged, looks_failed, print_of, tool_arguments
 from spanfuse_schemas import Action, Drift, Fingerprint, Message
-from spanfuse_schemas.fingerprint import action_print, input_print
+from spanfuse_schemas.fingerprint import action_print, exact_hash, input_print
 from spanfuse_schemas.record import Record
 from spanfuse_schemas.wording import fields_of, meaning, wording
 
@@ -53,6 +53,8 @@ class Prints(Record):
 
     history: int = Field(default=0, ge=0, lt=2**31)
     """As `Call.history`."""
+    system: str = Field(default="", max_length=16, pattern=r"^[0-9a-f]*$")
+    """As `Call.system`."""
     input: Fingerprint | None = None
     """As `Call.input`; computed from `messages` where it is left out."""
     messages: tuple[Message, ...] = Field(default=(), max_length=MAX_ITEMS)
@@ -82,6 +84,9 @@ class Conversation:
     def input(self) -> Fingerprint | None:
         """Fingerprint of the new messages together; `None` where there are none."""
         return input_print(self.messages)
+
+    system: str = ""
+    """Hash of the system messages where there is no history: with it, what is asked of the model. 16 hex digits."""
 
     @property
     def spoken(self) -> bool:
@@ -119,14 +124,22 @@ def read_messages(messages: Iterable[Any]) -> Conversation:
     fresh = [item for item in items[end:] if role_of(item) != "system"] or items[end:]
     new = [m for item in fresh for m in _new_messages(mapping_of(item), tools)]
     if not end and len(new) == 1 and new[0].role == "user":
-        return _unrolled(fresh[0]) or Conversation(0, tuple(new))
+        unrolled = _unrolled(fresh[0])
+        if unrolled:
+            return unrolled
     if end and len(new) == 1 and new[0].role == "user" and _restates(items, fresh[0]):
         new = [new[0].model_copy(update={"restates": True})]
     elif len(new) == 1 and prior and new[0].role == "user" and looks_failed(_said(fresh[0])):
         new = [new[0].model_copy(update={"error": True})]
     elif len(new) == 1 and len(prior) == 1 and prior[0].tool and _echoes(items, begin, end, fresh[0]):
         new = [new[0].model_copy(update={"echoes": True})]
-    return Conversation(end, tuple(new), prior)
+    return Conversation(end, tuple(new), prior, "" if end else _system(items))
+
+
+def _system(items: Sequence[Any]) -> str:
+    """What the system messages say, which may be the very thing that is asked about."""
+    said = [print_of(_said(item)).canon for item in items if role_of(item) == "system"]
+    return exact_hash(" ".join(said)) if said else ""
 
 
 def _unrolled(fresh: Any) -> Conversation | None:
@@ -230,10 +243,16 @@ def _action(call: Mapping[str, Any]) -> Action:
     arguments = tool_arguments(first_of(named, _ARGUMENT_KEYS))
     return Action(
         tool=name_of(named, _NAME_KEYS) or "?",
-        print=print_of({} if arguments is None or arguments == "" else arguments),
+        print=_print_of_arguments(arguments),
         wording=wording(arguments),
         call_id=name_of(call, _CALL_ID_KEYS),
     )
+
+
+def _print_of_arguments(arguments: Any) -> Fingerprint:
+    if isinstance(arguments, str) and cut_json(arguments):
+        return Fingerprint(size=len(arguments))
+    return print_of({} if arguments is None or arguments == "" else arguments)
 
 
 def _named(call: Mapping[str, Any]) -> Mapping[str, Any]:

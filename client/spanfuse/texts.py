@@ -31,6 +31,7 @@ _CUT_MARK: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _DIGEST: Final = re.compile(r"\b(?:sha-?(?:1|256|512)|md5|blake2b?|crc32)\W{0,3}[0-9a-f]{8,}", re.IGNORECASE)
+_CUT_WORD: Final = re.compile("truncated|clipped|omitted", re.IGNORECASE)
 _MARK_CHARS: Final = 200
 """A truncation mark is looked for in this many characters at the end of a text."""
 
@@ -69,6 +70,17 @@ def is_truncated(text: str) -> bool:
     return bool(_CUT_MARK.search(tail)) and not _DIGEST.search(tail)
 
 
+def _holds_cut(value: Any, raw: str) -> bool:
+    """Whether a text somewhere in a JSON-like value was cut."""
+    return _CUT_WORD.search(raw) is not None and any(map(is_truncated, texts_of(value)))
+
+
+def cut_json(text: str) -> bool:
+    """Whether a text begins as a JSON object or array of texts, and does not end as one."""
+    bare = text.strip()
+    return bare[:2] in ('{"', '["', "[{") and bare[-1] not in "}]"
+
+
 def looks_failed(result: Any) -> bool:
     """Whether the result of a tool, text or parsed JSON, clearly begins as an error."""
     if isinstance(result, str):
@@ -85,7 +97,7 @@ def print_of(value: Any) -> Fingerprint:
     """
     try:
         raw = value if isinstance(value, str) else _RAW(value)
-        if is_truncated(raw) and isinstance(value, str):
+        if is_truncated(raw) if isinstance(value, str) else _holds_cut(value, raw):
             return Fingerprint(size=len(raw))
         return fingerprint(value) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, raw)
     except (ValueError, RecursionError, TypeError):

@@ -198,6 +198,8 @@ class Call(Record):
     """What the fingerprints were made from: the `content`, `fingerprint` attributes, or neither (`structure`)."""
     history: int = 0
     """Number of input messages before the new ones, that is up to and including the last assistant message."""
+    system: str = Field(default="", pattern=_HEX)
+    """Hash of the system messages where there is no history; empty: there are none, or a history."""
     input: Fingerprint | None = None
     """Fingerprint of all new input messages together (see `spanfuse_schemas.fingerprint.input_print`)."""
     failed: bool = False

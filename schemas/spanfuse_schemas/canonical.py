@@ -52,6 +52,7 @@ _VOLATILE: Final = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
+_HEAP: Final = re.compile("[\u0300-\u036f]{32}")
 _DIGIT: Final = re.compile(r"\d")
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?(?:/\d+)?(?:st|nd|rd|th)?", re.IGNORECASE)
 _UNIX_TIME: Final = re.compile(r"1[5-9]\d{8}(?:(?:\d{3}|\d{6}|\d{9})(?:\.\d+)?|\.\d{3,})")
@@ -121,10 +122,14 @@ def _is_seconds(words: list[str], i: int) -> bool:
     return tells_time(before) or (i + 1 < len(words) and tells_time(words[i + 1]))
 
 
+def _composed(text: str) -> str:
+    """In NFC, but for heaps of marks on one letter: composing them takes time with their square, and no language has them."""
+    return text if text.isascii() or _HEAP.search(text) else unicodedata.normalize("NFC", text)
+
+
 def _mask(text: str) -> str:
     """A text with its volatile words masked and its white space folded."""
-    if not text.isascii():
-        text = unicodedata.normalize("NFC", text)
+    text = _composed(text)
     words = text.split()
     has_digit = _DIGIT.search
     if has_digit(text):
@@ -170,7 +175,7 @@ def _canonical_text(text: str, depth: int, kind: str) -> Any:
         return MASK
     if kind != "kept":
         return _mask(text)
-    return text if text.isascii() else unicodedata.normalize("NFC", text)
+    return _composed(text)
 
 
 def _canonical_dict(value: dict[Any, Any], depth: int) -> dict[str, Any]:

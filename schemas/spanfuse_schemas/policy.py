@@ -83,6 +83,8 @@ class RepeatRefused(Rule):
 class RepeatPaging(Rule):
     """`repeat.paging`: the same thing is paged through once more."""
 
+    mode: Mode = "nudge"
+    """Default `nudge`: what lies on the pages may be new all the same."""
     count: int = Field(default=2, ge=1)
     """Whole passes that are let through; nudged from the second on. Default 2: a second look may be for something else."""
 
@@ -136,9 +138,9 @@ class Stagnation(Rule):
     """Share of new steps in the window under which the agent is nudged."""
     block_below: float = Field(default=0.15, ge=0, le=1)
     """Share under which it is blocked. Default 0.15: not five in thirty; agents that get on have more than half."""
-    echoes: int = Field(default=5, ge=3, le=40)
+    echoes: int = Field(default=8, ge=3, le=40)
     """Steps in a row whose observation only says what the action said that are still let through; nudged two before. Default
-    5: tools that answer with what they were given exist, and one may be used some times in a row."""
+    8: tools that answer with what they were given exist, and one may be used some times in a row."""
 
     @model_validator(mode="after")
     def _ordered(self) -> Stagnation:
@@ -255,16 +257,21 @@ _OF_STEPS: Final = (
 )  # fmt: skip
 
 
+_OF_AGENTS: Final = ("agent.breaker", "adaptive")
+"""Rules on what all sessions of an agent come to, whatever their teams."""
+
+
 class Override(Settings):
     """Settings for some calls only. All of `agent`, `tool` and `team` that are given must match; later ones win."""
 
     agent: str | None = None
-    """Agent's name; `*` and `?` as in a shell."""
+    """Agent's name; `*` and `?` as in a shell. `fanout` knows none: a trace is of many agents and teams."""
     tool: str | None = None
     """Tool's name; `*` and `?` as in a shell. Only rules on steps know it, that of the newest one: `repeat.no_progress`,
     `repeat.error`, `repeat.action`, `repeat.paging`, `near`, `cycle` and `stagnation`."""
     team: str | None = None
-    """Team's name; `*` and `?` as in a shell."""
+    """Team's name; `*` and `?` as in a shell. `agent.breaker` and `adaptive` know none; `retries` knows an agent or a team, never
+    both."""
     rules: dict[str, dict[str, Any]]
     """Rule → the settings that differ."""
 
@@ -275,7 +282,18 @@ class Override(Settings):
         deaf = [name for name in self.rules if self.tool is not None and name not in _OF_STEPS]
         if deaf:
             raise ValueError(f"an override for a tool cannot change {', '.join(deaf)}: only rules on steps know it")
+        self._check_scopes()
         return self
+
+    def _check_scopes(self) -> None:
+        """Rules that look beyond one session are asked by the name of what they look at."""
+        if "fanout" in self.rules and (self.agent is not None or self.team is not None):
+            raise ValueError("an override for an agent or a team cannot change fanout: a trace is of many of them")
+        deaf = [name for name in _OF_AGENTS if name in self.rules and self.team is not None]
+        if deaf:
+            raise ValueError(f"an override for a team cannot change {', '.join(deaf)}: an agent may be of many teams")
+        if "retries" in self.rules and self.agent is not None and self.team is not None:
+            raise ValueError("an override for an agent and a team together cannot change retries: it looks at either")
 
 
 class Policy(Record):

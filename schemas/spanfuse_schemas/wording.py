@@ -34,9 +34,11 @@ MAX_FIELDS: Final = 8
 _STEM_CHARS: Final = 5
 """Letters by which a word is known, so that `publication` and `published` are one: prefixes serve for any language."""
 _LONG_CHARS: Final = 4
-"""Letters that a word has to have to count among others; `the`, `and`, `not` say little."""
+"""Letters that a word has to have to count among others, unless it is a name or all of a field; `the`, `and`, `not` say
+little."""
 _TOKENS: Final = re.compile(r"[^\W_]+")
 _SYMBOL: Final = re.compile(r"[^\w\s]|_")
+_QUERY: Final = re.compile(r"\b(?:select|insert|update|delete)\b.{1,200}\b(?:from|into|set|where)\b", re.IGNORECASE)
 _DIGIT: Final = re.compile(r"\d")
 _LABEL_CHARS: Final = 64
 """Longest label, and longest text whose hash is remembered, characters."""
@@ -68,17 +70,17 @@ def wording(arguments: Any) -> str:
         if left < 0:
             return ""
         texts.append(text)
-    joined = " ".join(texts).lower()
-    if len(_SYMBOL.findall(joined)) > MAX_SYMBOLS * len(joined):
+    joined = " ".join(texts)
+    if len(_SYMBOL.findall(joined)) > MAX_SYMBOLS * len(joined) or _QUERY.search(joined):
         return ""
     tokens = _TOKENS.findall(joined)
-    numbers = sorted({t for t in tokens if _DIGIT.search(t)})
+    numbers = sorted({t.lower() for t in tokens if _DIGIT.search(t)})
     words = {t for t in tokens if not _DIGIT.search(t)}
-    stems = {t[:_STEM_CHARS].rstrip("s") for t in words if len(t) >= _LONG_CHARS}
+    stems = {_stem(t) for t in words if len(t) >= _LONG_CHARS or t[0].isupper() or t in texts}
     if not words or len(stems) > MAX_WORDS:
         return ""
     if len(stems) < MIN_WORDS:
-        stems = {" ".join(sorted(words))}  # as one, it is like no other
+        stems = {" ".join(sorted(t.lower() for t in words))}  # as one, it is like no other
     hashes = sorted({_hash(stem) & 0xFFFF for stem in stems})
     return "".join(f"{value:04x}" for value in (_hash(" ".join(numbers)) & 0xFFFF, *hashes))
 
@@ -122,6 +124,11 @@ def texts_of(value: Any, depth: int = 0) -> Iterator[str]:
             yield from texts_of(item, depth + 1)
     elif value is not None:
         yield str(value)
+
+
+def _stem(word: str) -> str:
+    """By what a word is known: a name by all of it, any other by its first letters."""
+    return word.lower() if word[0].isupper() else word[:_STEM_CHARS].rstrip("s")
 
 
 def meaning(tool: str, arguments: Any) -> str:

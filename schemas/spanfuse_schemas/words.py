@@ -46,7 +46,7 @@ _KEPT_WORDS: Final = _set(
 _MASKED_WORDS: Final = _set("nonce uuid guid ulid timestamp ts elapsed latency took uptime pid")
 _COUNTING_WORDS: Final = _set("seq sequence seed iteration try tries")
 """A number under such a key tells one attempt from the next."""
-_LABEL_WORDS: Final = _set("label run n i idx round salt marker random rand dummy")
+_LABEL_WORDS: Final = _set("label run idx round salt marker random rand dummy")
 _TIME_WORDS: Final = _set(
     "time date datetime epoch unix utc gmt when at created updated modified sent received issued expires expiry exp iat nbf now"
 )
@@ -87,7 +87,7 @@ def key_kind(key: str) -> str:
 def is_label(key: str) -> bool:
     """Whether a key says that a number or label under it only tells one call from the next."""
     words = [w.lower() for w in _KEY_WORDS.findall(key[:MAX_CACHED])]
-    return key_kind(key[:MAX_CACHED]) in ("masked", "counter", "time") or (bool(words) and words[-1] in _LABEL_WORDS)
+    return key_kind(key[:MAX_CACHED]) in ("masked", "counter") or (bool(words) and words[-1] in _LABEL_WORDS)
 
 
 def tells_time(word: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.support.agents import policy
 from tests.support.road import CALLS, ROADS, play, run, stopped, untouched
 from tests.support.script import agent, together, tool
 
@@ -96,4 +97,5 @@ def test_r009_a_file_read_a_second_time_at_shifted_offsets_is_a_loop() -> None:
     second = [tool("read", path="f", offset=o) >> f"{TEXT}, from byte {o} on" for o in range(1, 402, 40)]
     untouched(*first, *second, hints=["repeat.paging"], shows=CALLS)
     assert "repeat.paging" in run(*first, *second).rules
-    stopped(*first, *second, *first, *first, after=range(22, 30), by=["repeat.paging"], shows=CALLS)
+    strict = policy(repeat_paging={"mode": "block"})
+    stopped(*first, *second, *first, *first, after=range(22, 30), by=["repeat.paging"], shows=CALLS, rules=strict)

@@ -71,6 +71,7 @@ def test_a_model_call_is_read_whole() -> None:
         "progress": None,
         "content": "content",
         "history": 3,
+        "system": "",
         "failed": False,
         "restates": False,
         "echoes": False,

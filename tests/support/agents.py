@@ -56,6 +56,7 @@ def llm(
             "cost_nano_usd": cost,
             "content": "content",
             "history": read.history,
+            "system": read.system,
             "input": read.input,
             "failed": bool(read.messages) and all(m.error for m in read.messages),
             "restates": any(m.restates for m in read.messages),

@@ -27,7 +27,7 @@ class PromptRun:
 
     __slots__ = (
         "canon", "count", "end_ns", "exact", "exact_count", "history", "hurried", "near", "novel", "novel_before", "since_ns",
-        "size", "span_id", "spent",
+        "size", "span_id", "spent", "system",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -35,6 +35,8 @@ class PromptRun:
         """Of the last new input: hashes; of the first of the run: length, characters, so that small growth adds up."""
         self.history = 0
         """Messages before it."""
+        self.system = ""
+        """Hash of the system messages of the last one."""
         self.hurried = False
         """Whether one of them came so soon after the one before that the agent does not merely wait."""
         self.count = self.exact_count = 0

@@ -176,6 +176,7 @@ def _turn_step(session: SessionState, call: Call, book: RuleBook) -> Step | None
         and not call.failed
         and any(s.tool and s.agent == step.agent for s in session.steps.ring)
     ):
+        session.pages = None
         session.steps.forget(step.agent)  # asked something new: what it did for the last question is no row with that
     return _append(session, call.agent, step)
 
@@ -183,11 +184,12 @@ def _turn_step(session: SessionState, call: Call, book: RuleBook) -> Step | None
 def _restated(session: SessionState, agent: str, tools: Sequence[str]) -> bool:
     """Whether tool spans have told of these tool calls already. Spans of tools often do not name their agent."""
     mine = [tool for of, tool in session.open_tools if not of or not agent or of == agent]
-    session.open_tools = [(of, tool) for of, tool in session.open_tools if of and agent and of != agent]
+    others = [(of, tool) for of, tool in session.open_tools if of and agent and of != agent]
     for tool in tools:
         if tool not in mine:
             return False
         mine.remove(tool)
+    session.open_tools = [*others, *((agent, tool) for tool in mine)]
     return True
 
 
@@ -196,6 +198,9 @@ def _prompt_step(session: SessionState, call: Call) -> Step | None:
     if call.input is None:
         return None
     step = _step("prompt", session, call, call.input, call.input, "", False)
+    if call.system:
+        system = int(call.system, 16)
+        step = step._replace(canon=mix(step.canon, system), action=mix(step.action, system))
     if _is_sibling(session.prompts, call, step):
         return None
     run = lane(session, call.agent)
@@ -243,7 +248,7 @@ def _step(
         bytes.fromhex(call.fields),
         int(call.meaning, 16) if call.meaning else 0,
         call.echoes,
-        act not in session.steps.actions if restated else not canon or canon not in session.steps.canons,
+        _is_news(session.steps, act, obs, canon, error, restated),
         agent_hash(call.agent) if call.agent else 0,
         restated,
         int(call.span_id, 16),
@@ -252,6 +257,13 @@ def _step(
         call.end_ns,
         session.cost_nano_usd - call.cost_nano_usd,
     )
+
+
+def _is_news(steps: Steps, act: int, obs: int, canon: int, error: bool, restated: bool) -> bool:
+    """Whether a step did or saw anything new. The same failure again is no news, whatever was tried."""
+    if restated:
+        return act not in steps.actions
+    return not canon or (canon not in steps.canons and not (error and obs in steps.observations))
 
 
 def _append(session: SessionState, agent: str, step: Step) -> Step:
@@ -268,7 +280,7 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
         return None
     run = lane(session, call.agent)
     (exact, canon), near = hashes(new), rules.near
-    same = canon == run.canon or _near(run, new, near)
+    same = call.system == run.system and (canon == run.canon or _near(run, new, near))
     if same and call.start_ns < run.end_ns:
         return None  # siblings in parallel ask once
     waited_ns = call.end_ns - run.end_ns
@@ -286,6 +298,7 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
     run.exact, run.canon = exact, canon
     if near.max_distance:
         run.near, run.size = number(new.near), run.size if run.count > 1 else new.size
+    run.system = call.system
     run.history, run.end_ns, run.novel_before = call.history, call.end_ns, run.novel
     return run
 

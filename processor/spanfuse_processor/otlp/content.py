@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, MAX_ITEMS, Prints, is_spoken, read_actions, read_messages
-from spanfuse.texts import echoes, is_truncated, looks_failed, print_of, tool_arguments
+from spanfuse.texts import cut_json, echoes, is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
 from spanfuse_processor.otlp.drift import sketch
 from spanfuse_processor.otlp.failure import error_message
@@ -44,6 +44,7 @@ class Content:
         return {
             "content": self.mode,
             "history": prints.history,
+            "system": prints.system,
             "input": prints.input or input_print(prints.messages),
             "failed": bool(prints.messages) and all(m.error for m in prints.messages),
             "restates": any(m.restates for m in prints.messages),
@@ -127,7 +128,9 @@ def _with_input(messages: Messages, actions: tuple[Action, ...]) -> Prints:
     if len(read.messages) > MAX_ITEMS:  # as good as truncated
         size = sum(m.print.size for m in read.messages)
         return Prints(history=read.history, input=Fingerprint(size=size), actions=actions)
-    return Prints(history=read.history, messages=read.messages, prior=_few(read.prior), actions=actions)
+    return Prints(
+        history=read.history, system=read.system, messages=read.messages, prior=_few(read.prior), actions=actions
+    )
 
 
 def _few(actions: tuple[Action, ...]) -> tuple[Action, ...]:
@@ -181,12 +184,6 @@ def _unwrapped(value: Any) -> Any:
 
 def _print(value: Any) -> Fingerprint:
     """Without identity where the value is JSON that was cut, or says that it was."""
-    if isinstance(value, str) and (is_truncated(value) or _cut_json(value)):
+    if isinstance(value, str) and (is_truncated(value) or cut_json(value)):
         return Fingerprint(size=len(value))
     return print_of(value)
-
-
-def _cut_json(text: str) -> bool:
-    """Whether a text begins as a JSON object or array of texts, and does not end as one."""
-    bare = text.strip()
-    return bare[:2] in ('{"', '["', "[{") and bare[-1] not in "}]"

@@ -38,7 +38,7 @@ CASES: dict[str, tuple[Callable[[], list[Call]], int, float]] = {
     "near.no_progress": (lambda: worded(*ASKED), 3, 3),
     "near.volatile": (lambda: labelled(4), 4, 4),
     "cycle": (lambda: round_and_round(2, 6), 3, 3),
-    "stagnation": (lambda: echoes(3), 3, 5),
+    "stagnation": (lambda: echoes(6), 6, 8),
 }
 """Rule → steps at whose end it speaks, the count it tells, and its threshold."""
 

@@ -42,7 +42,7 @@ SESSIONS: dict[str, Callable[[], list[Call]]] = {
     "repeat.paging": lambda: passes(4),
     "near": lambda: labelled(5),
     "cycle": lambda: round_and_round(2, 7),
-    "stagnation": lambda: echoes(6),
+    "stagnation": lambda: echoes(9),
     "drift": lambda: [prompt("pay", drift=Drift(marks=3, passage=200, traced=1), called=("pay",))],
     "safety_drift": lambda: [prompt("far", drift=Drift(turn=3, chars=100))],
     "velocity": lambda: [prompt(f"question {i} about thing{i}", at=i / 10, lasts=0.01) for i in range(300)],

@@ -98,7 +98,7 @@ TABLE = (
     Row("repeat.action.min_interval_s", polls(10, every=59.5), polls(10, every=60), ("nudge", ""), base=60),
     Row("repeat.action.min_interval_s", polls(10), polls(10), ("nudge", "nudge")),
     Row("repeat.refused.count", refused(4), refused(5), ("", "block")),
-    Row("repeat.paging.count", passes(2), passes(3), ("nudge", "block")),
+    Row("repeat.paging.count", passes(2), passes(3), ("nudge", "block"), also={"repeat_paging": {"mode": "block"}}),
     Row("near.similarity", worded(*FOUR_OF_SEVEN), worded(*THREE_OF_FIVE), ("", "block"), step=0.03, rule="near.no_progress"),
     Row("near.volatile_count", labelled(3), labelled(4), ("", "block"), rule="near.volatile"),
     Row("near.max_distance", bits_apart(3), bits_apart(4), ("block", ""), base=3, rule="near.prompt"),
@@ -121,7 +121,7 @@ TABLE = (
     Row("stagnation.window", half_known(0, 27), half_known(0, 28), ("", "block")),
     Row("stagnation.nudge_below", half_known(9), half_known(8), ("", "nudge"), step=0.035),
     Row("stagnation.block_below", half_known(5), half_known(4), ("nudge", "block"), step=0.035),
-    Row("stagnation.echoes", echoes(4), echoes(5), ("nudge", "block")),
+    Row("stagnation.echoes", echoes(7), echoes(8), ("nudge", "block")),
     Row("limits.max_steps", asked(6), asked(7), ("", "block"), base=7),
     Row("limits.max_tokens", asked(1, tokens=Tokens(input=600, output=99)), asked(1, tokens=Tokens(input=600, output=100)),
         ("", "block"), base=700),
@@ -165,7 +165,7 @@ def numbers() -> Iterator[str]:
 def at(row: Row, value: Any) -> Policy:
     """The policy in which the row's setting has a value."""
     rule, setting = row.setting.rsplit(".", 1)
-    settings = {**(row.also or {}).get(rule, {}), setting: value}
+    settings = {**(row.also or {}).get(rule.replace(".", "_"), {}), setting: value}
     return policy(**{**(row.also or {}), rule.replace(".", "_"): settings})
 
 

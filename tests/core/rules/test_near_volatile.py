@@ -74,5 +74,5 @@ def test_the_same_done_to_one_thing_after_the_other_is_only_nudged() -> None:
     banned = [("ban", {"reason": "spam", "user": i}, SAME) for i in range(20)]
     run = play(tool_loop(banned))
     assert (run.blocked_at, {d.action for d in run.detections}) == (None, {"nudge"})
-    failed = [(n, a, "Error: no such user") for n, a, _ in banned]
-    assert play(tool_loop(failed)).rule == "near.volatile"
+    failed = play(tool_loop([(n, a, "Error: no such user") for n, a, _ in banned]))
+    assert (failed.blocked_at, {d.action for d in failed.detections}) == (None, {"nudge"})

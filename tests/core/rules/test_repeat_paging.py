@@ -10,7 +10,7 @@ from tests.support.sequences import TEXT, passes, strongest
 
 
 def said(calls: list[Call], **rules: Any) -> str:
-    return strongest(calls, policy(**rules), "repeat.paging")
+    return strongest(calls, policy(repeat_paging={"mode": "block"}, **rules), "repeat.paging")
 
 
 def pages(*offsets: int, name: str = "rows", start: int = 0) -> list[Call]:
@@ -68,3 +68,7 @@ def test_pages_may_be_counted_one_by_one() -> None:
 
 def test_the_first_pass_too_has_three_pages() -> None:
     assert said(pages(0, 10, 0, 10, 20)) == ""
+
+
+def test_by_default_it_never_does_more_than_nudge() -> None:
+    assert strongest(passes(9), policy(), "repeat.paging") == "nudge"

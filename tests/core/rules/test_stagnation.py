@@ -76,32 +76,32 @@ def echo(count: int) -> Steps:
     return [("echo", {"command": f"echo '{words[i % 4]} ({i})'"}, f"{words[i % 4]} ({i})") for i in range(count)]
 
 
-def test_actions_that_bring_nothing_but_their_own_words_are_blocked_after_five() -> None:
-    run = play(tool_loop(echo(8)))
-    assert (run.rule, run.blocked_at) == ("stagnation", 6)
+def test_actions_that_bring_nothing_but_their_own_words_are_blocked_after_eight() -> None:
+    run = play(tool_loop(echo(11)))
+    assert (run.rule, run.blocked_at) == ("stagnation", 9)
     assert [d.action for d in run.detections] == ["nudge", "block"]
 
 
-def test_four_are_only_nudged_and_two_are_not_seen() -> None:
-    assert [d.action for d in play(tool_loop(echo(4))).detections] == ["nudge"]
-    assert play(tool_loop(echo(2))).quiet
+def test_seven_are_only_nudged_and_five_are_not_seen() -> None:
+    assert [d.action for d in play(tool_loop(echo(7))).detections] == ["nudge"]
+    assert play(tool_loop(echo(5))).quiet
 
 
 def test_what_another_step_brings_ends_the_row() -> None:
-    steps = [*echo(4), ("read", {"path": "x"}, "a text that nobody had said"), *echo(8)[4:]]
+    steps = [*echo(7), ("read", {"path": "x"}, "a text that nobody had said"), *echo(14)[7:]]
     assert play(tool_loop(steps)).blocked_at is None
 
 
 def test_a_prompt_of_the_shell_that_was_there_before_adds_nothing() -> None:
     shell = "(Open file: n/a)\n(Current directory: /)\nbash-$"
     steps = [("run", {"command": "ls /srv"}, f"a b c\n{shell}")]
-    steps += [(n, a, f"{r}\n{shell}") for n, a, r in echo(8)]
+    steps += [(n, a, f"{r}\n{shell}") for n, a, r in echo(11)]
     assert play(tool_loop(steps)).rule == "stagnation"
 
 
 def test_its_mode_counts() -> None:
-    assert play(tool_loop(echo(8)), policy(stagnation={"mode": "off"})).quiet
-    warned = play(tool_loop(echo(8)), policy(stagnation={"mode": "warn"}))
+    assert play(tool_loop(echo(11)), policy(stagnation={"mode": "off"})).quiet
+    warned = play(tool_loop(echo(11)), policy(stagnation={"mode": "warn"}))
     assert (warned.blocked_at, {d.action for d in warned.detections}) == (None, {"warn"})
 
 

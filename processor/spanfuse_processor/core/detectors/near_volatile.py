@@ -3,7 +3,7 @@
 A request number, a label, a page past the last one: what changes makes no difference, so the steps are the same one. Which
 field of a tool is of that kind is learned from the steps themselves: they are equal in all other fields, and what they
 brought is the same and long enough to be no mere "done". A tool that does the same to one thing after the other looks like
-that, too: unless the key says that it holds a label, or all failed, the agent is only nudged.
+that, too: unless the key says that it holds a label, the agent is only nudged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     values = [s for s in same if s is step or differing_label(s.fields, step.fields) == label]
     if len({s.fields for s in values}) < near.volatile_count:
         return None
-    return _finding(session, turn, step, values, sure=step.error or bool(label & SURELY_IDLE))
+    return _finding(session, turn, step, values, sure=bool(label & SURELY_IDLE))
 
 
 def _finding(session: SessionState, turn: Turn, step: Step, values: list[Step], *, sure: bool) -> Finding:

@@ -51,7 +51,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
 
 def _one_message(session: SessionState, turn: Turn, step: Step, rule: RepeatError) -> Finding | None:
     """Failures in a row that differ in the arguments alone."""
-    if not session.steps.observed_again or not step.tool or rule.mode == "off":
+    if not session.steps.observed_again or rule.mode == "off":
         return None
     row = list(
         takewhile(
@@ -60,12 +60,12 @@ def _one_message(session: SessionState, turn: Turn, step: Step, rule: RepeatErro
     )
     if len(row) < rule.one_message:
         return None
-    first = row[-1]
+    first, what = row[-1], f"`{step.tool}`" if step.tool else "What the agent did"
     return Finding(
         rule="repeat.error",
         mode=rule.mode,
         action="warn" if rule.mode == "warn" else "nudge",
-        message=f"`{step.tool}` failed {len(row)} times in a row with one and the same message, whatever it was asked. Look at "
+        message=f"{what} failed {len(row)} times in a row with one and the same message, whatever it was asked. Look at "
         "what it says before the next attempt.",
         evidence=evidence(
             session,
