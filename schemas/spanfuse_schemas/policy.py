@@ -270,8 +270,8 @@ class Override(Settings):
     """Tool's name; `*` and `?` as in a shell. Only rules on steps know it, that of the newest one: `repeat.no_progress`,
     `repeat.error`, `repeat.action`, `repeat.paging`, `near`, `cycle` and `stagnation`."""
     team: str | None = None
-    """Team's name; `*` and `?` as in a shell. `agent.breaker` and `adaptive` know none; `retries` knows an agent or a team, never
-    both."""
+    """Team's name; `*` and `?` as in a shell. `agent.breaker` and `adaptive` know none; `retries` knows an agent or a team,
+    never both."""
     rules: dict[str, dict[str, Any]]
     """Rule → the settings that differ."""
 

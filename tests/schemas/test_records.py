@@ -189,6 +189,37 @@ def test_a_mistake_in_a_policy_is_an_error_at_once(policy: dict[str, Any]) -> No
         Policy.model_validate(policy)
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ({"agent": "x", "rules": {"fanout": {"max_agents": 9}}}, "cannot change fanout"),
+        ({"team": "t", "rules": {"fanout": {"max_agents": 9}}}, "cannot change fanout"),
+        ({"team": "t", "rules": {"agent.breaker": {"sessions": 2}}}, "cannot change agent.breaker"),
+        ({"team": "t", "rules": {"adaptive": {"mode": "warn"}}}, "cannot change adaptive"),
+        ({"agent": "x", "team": "t", "rules": {"retries": {"count": 9}}}, "cannot change retries"),
+    ],
+)
+def test_an_override_that_would_never_be_looked_at_is_refused(override: dict[str, Any], said: str) -> None:
+    """Rules beyond one session are asked by agent or by team, or by neither."""
+    with pytest.raises(ValidationError, match=said):
+        Override.model_validate(override)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        {"rules": {"fanout": {"max_agents": 9}, "agent.breaker": {}, "adaptive": {}, "retries": {}}},
+        {
+            "agent": "x",
+            "rules": {"agent.breaker": {"sessions": 2}, "adaptive": {"mode": "warn"}, "retries": {"count": 9}},
+        },
+        {"team": "t", "rules": {"retries": {"count": 9}, "cycle": {"rounds": 6}}},
+    ],
+)
+def test_an_override_of_what_a_rule_is_asked_by_is_taken(override: dict[str, Any]) -> None:
+    assert Override.model_validate(override).rules == override["rules"]
+
+
 def test_an_override_says_what_it_changes_by_the_rule_names_that_the_policy_has() -> None:
     override = Override(agent="batch-*", rules={"cycle": {"rounds": 6}, "velocity": {"mode": "off"}})
     assert Policy(overrides=(override,)).overrides[0].rules["cycle"] == {"rounds": 6}
