@@ -7,6 +7,7 @@ from collections import Counter
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from faust.types import TP
 
 from spanfuse_processor.config import KafkaSettings
@@ -168,6 +169,26 @@ async def test_scopes_of_which_nothing_is_heard_are_forgotten_as_long_as_their_k
     assert {key for key, _, _ in bench.table.entries()} == {b"team:x", b"global:*"}
     assert bench.outbox.values[CONTROL][-1] is None
     assert bench.counters["expired_scopes"] == 2
+
+
+@in_loop
+async def test_agents_that_are_kept_are_looked_at_without_restoring_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop must not stand still for thousands of them that are idle for days."""
+    bench = Bench()
+    few, many = charge("agent:few", at=0, sessions=1), charge("agent:many", at=0, sessions=11)
+    await bench.take(0, few, many, charge("team:x", at=0), charge("global:*", at=3 * 24 * 3600))
+    await bench.writeback.flush()
+    restore, restored = ScopeState.restore, list[bytes]()
+
+    def watched(data: bytes) -> ScopeState:
+        restored.append(data)
+        return restore(data)
+
+    monkeypatch.setattr(ScopeState, "restore", watched)
+    for _ in range(4):
+        await bench.expiry.turn()
+    assert {key for key, _, _ in bench.table.entries()} == {b"agent:many", b"team:x", b"global:*"}
+    assert len(restored) == 1, "only the one that is over"
 
 
 @in_loop

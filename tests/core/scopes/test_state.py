@@ -151,3 +151,13 @@ def test_traces_and_rare_agents_go_with_their_sessions_and_what_lasts_stays() ->
 def test_what_is_no_snapshot_is_refused(data: bytes) -> None:
     with pytest.raises(StateError):
         ScopeState.restore(data)
+
+
+@pytest.mark.parametrize("sessions", [0, 10, 11, 70_000])
+@pytest.mark.parametrize("key", ["agent:a", "model:m", "team:x", "global:*", "trace:t"])
+def test_a_snapshot_tells_how_long_it_is_kept_as_its_state_does(key: str, sessions: int) -> None:
+    scope = Scope(key)
+    scope.take(charge(key, sessions=sessions, at=9))
+    data = scope.state.snapshot()
+    assert ScopeState.stored_kept_s(key, data, 60.0) == scope.state.kept_s(60.0)
+    assert ScopeState.stored_kept_s("agent:a", b"?" + data, 60.0) == 60.0

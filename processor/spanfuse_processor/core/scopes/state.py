@@ -20,6 +20,10 @@ LASTING: Final = frozenset({"agent", "model", "team", "global"})
 """Scopes that live on between their sessions."""
 LASTING_S: Final = 35 * 24 * 3600
 """How long these are remembered without a call, seconds: a monthly budget has to outlive its month."""
+_ALWAYS: Final = frozenset({"team", "global"})
+"""Of these, the ones that do so however many sessions they had."""
+_BEFORE_SESSIONS: Final = 7
+"""Fields of a snapshot between the version and the number of sessions."""
 KINDS: Final = frozenset({*LASTING, "trace"})
 """Scopes that have a state: a rule or a list reads it."""
 
@@ -102,8 +106,15 @@ class ScopeState:
     def kept_s(self, idle_timeout_s: float) -> float:
         """How long it is remembered without a call, seconds. A name that came up for a few sessions only, as an agent may
         invent them, goes as its sessions go."""
-        lasts = self.kind in LASTING and (self.sessions > 10 or self.kind in ("team", "global"))
-        return max(LASTING_S, idle_timeout_s) if lasts else idle_timeout_s
+        return _kept_s(self.kind, self.sessions, idle_timeout_s)
+
+    @staticmethod
+    def stored_kept_s(key: str, data: bytes, idle_timeout_s: float) -> float:
+        """`kept_s` of a snapshot, without restoring it: many are asked in a row."""
+        kind = key.partition(":")[0]
+        if kind not in LASTING:
+            return idle_timeout_s
+        return _kept_s(kind, 0 if kind in _ALWAYS else _sessions(data), idle_timeout_s)
 
     def forget(self) -> None:
         """What an operator's reset forgets: what has led to a stop, not what was spent nor how large sessions are."""
@@ -148,6 +159,26 @@ class ScopeState:
         state.active, state.tripped = Distinct.restore(active), Distinct.restore(tripped)
         state.decision = Decision.from_json(decision) if decision else None
         return state
+
+
+def _kept_s(kind: str, sessions: int, idle_timeout_s: float) -> float:
+    lasts = kind in LASTING and (sessions > 10 or kind in _ALWAYS)
+    return max(LASTING_S, idle_timeout_s) if lasts else idle_timeout_s
+
+
+def _sessions(data: bytes) -> int:
+    """Number of sessions in a snapshot; 0 if it cannot be read."""
+    reader = msgpack.Unpacker(raw=False, unicode_errors="surrogatepass", strict_map_key=False)
+    reader.feed(data)
+    try:
+        reader.read_array_header()
+        if reader.unpack() != STATE_VERSION:
+            return 0
+        for _ in range(_BEFORE_SESSIONS):
+            reader.skip()
+        return int(reader.unpack())
+    except Exception:  # whatever stands there, it is no snapshot
+        return 0
 
 
 def _move(histogram: dict[int, int], changes: Mapping[int, int]) -> None:

@@ -71,7 +71,7 @@ class Expiry(ABC, Generic[State]):
     def _closed(self, state: State) -> Decision | None:
         """The last decision of a state that is forgotten; none if it has none standing."""
 
-    def _kept_s(self, stored: Stored) -> float:
+    def _kept_s(self, name: str, stored: Stored) -> float:
         """How long it is remembered without a call, seconds."""
         return float(self._stage.policy.idle_timeout_s)
 
@@ -87,12 +87,12 @@ class Expiry(ABC, Generic[State]):
         if not looked_at:
             self._round = self._table.entries()
             return
-        over = [entry for entry in looked_at if self._is_over(entry[1], entry[2])]
+        over = [entry for entry in looked_at if self._is_over(*entry)]
         if over:
             async with self._writeback.flushing:
                 await self._delete(over)
 
-    def _is_over(self, value: bytes, partition: int) -> bool:
+    def _is_over(self, key: bytes, value: bytes, partition: int) -> bool:
         """Idle, and no message that it has applied can come again."""
         idle_s: float = self._stage.policy.idle_timeout_s
         try:
@@ -101,7 +101,8 @@ class Expiry(ABC, Generic[State]):
             return time.monotonic() - self._since > idle_s
         now_ns = self._now_ns(partition, stored.last_ns)
         silent_ns = now_ns - stored.last_ns
-        idle = silent_ns > idle_s * 1e9 and silent_ns > self._kept_s(stored) * 1e9
+        name = key.decode("utf-8", "surrogatepass")
+        idle = silent_ns > idle_s * 1e9 and silent_ns > self._kept_s(name, stored) * 1e9
         return idle and stored.offset < self._offsets.committed(TP(self.source, partition))
 
     def _now_ns(self, partition: int, seen_ns: int) -> int:
@@ -170,8 +171,5 @@ class ScopeExpiry(Expiry[ScopeState]):
     def _closed(self, state: ScopeState) -> Decision | None:
         return self._stage.over(state, state.last_ns) if state.decision is not None else None
 
-    def _kept_s(self, stored: Stored) -> float:
-        try:
-            return self._stage.kept_ns(ScopeState.restore(stored.snapshot)) / 1e9
-        except StateError:
-            return 0.0
+    def _kept_s(self, name: str, stored: Stored) -> float:
+        return ScopeState.stored_kept_s(name, stored.snapshot, self._stage.policy.idle_timeout_s)
