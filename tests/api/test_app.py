@@ -50,10 +50,10 @@ class FakeProcessor:
         self._answer("detections", limit)
         return [b'{"rule":"cycle"}', b'{"rule":"near"}']
 
-    def agents(self) -> list[dict[str, Any]]:
+    async def agents(self) -> list[dict[str, Any]]:
         return [{"agent": "a", "calls": 3}]
 
-    def models(self) -> list[dict[str, Any]]:
+    async def models(self) -> list[dict[str, Any]]:
         return [{"model": "m", "calls": 3}]
 
     def reset(self, key: str, actor: str) -> Decision | None:

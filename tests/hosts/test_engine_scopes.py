@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -138,14 +139,29 @@ def test_a_block_of_an_agent_whose_state_cannot_be_read_is_closed_by_a_good_prob
 def test_agents_and_models_are_listed_with_what_they_came_to(host: Host) -> None:
     host.send(*(named(s, "recorded") for s in stuck("a")))
     host.send(named(chat_span(9, [("user", "Hello.")], session="c"), "other"))
-    rows = host.engine.agents()
+    rows = asyncio.run(host.engine.agents())
     assert [(r["agent"], r["calls"], r["loops"], r["trips"]) for r in rows] == [
         ("recorded", 3, 1, 1),
         ("other", 1, 0, 0),
     ]
     assert rows[0]["usual"]["sessions"] == 1
-    (model,) = host.engine.models()
+    (model,) = asyncio.run(host.engine.models())
     assert (model["calls"], model["sessions"], model["loops_per_1000_calls"]) == (4, 2, 250.0)
+
+
+def test_a_list_of_agents_is_read_beside_the_loop(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decisions do not wait for it, however many agents there are."""
+    host.send(*(named(s, "recorded") for s in stuck("a")))
+    restore, threads = ScopeState.restore, set[int]()
+
+    def watched(data: bytes) -> ScopeState:
+        threads.add(threading.get_ident())
+        return restore(data)
+
+    monkeypatch.setattr(ScopeState, "restore", watched)
+    assert len(asyncio.run(host.engine.agents())) == len(asyncio.run(host.engine.models())) == 1
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 def test_scopes_of_which_nothing_is_heard_are_forgotten_and_their_block_with_them(host: Host) -> None:

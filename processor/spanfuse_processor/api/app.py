@@ -50,10 +50,10 @@ class Processor(Protocol):
     def detections(self, limit: int) -> list[bytes]:
         """The last detections, newest first, as JSON."""
 
-    def agents(self) -> list[dict[str, Any]]:
+    async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, dearest first."""
 
-    def models(self) -> list[dict[str, Any]]:
+    async def models(self) -> list[dict[str, Any]]:
         """What each model came to, dearest first."""
 
     def reset(self, key: str, actor: str) -> Decision | None:
@@ -131,11 +131,11 @@ class Handlers:
 
     async def agents(self, request: Request) -> Response:
         """Agents side by side."""
-        return JSONResponse({"agents": self._processor.agents()})
+        return JSONResponse({"agents": await self._processor.agents()})
 
     async def models(self, request: Request) -> Response:
         """Models side by side."""
-        return JSONResponse({"models": self._processor.models()})
+        return JSONResponse({"models": await self._processor.models()})
 
     async def reset(self, request: Request) -> Response:
         """Close a breaker."""

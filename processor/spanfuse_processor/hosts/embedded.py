@@ -158,13 +158,13 @@ class EmbeddedHost:
         """Close a breaker; none if nothing is known of the key."""
         return self._running.reset(key, actor, time.time_ns())
 
-    def agents(self) -> list[dict[str, Any]]:
+    async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, with the limits recommended for its sessions."""
-        return self._running.agents()
+        return await self._running.agents()
 
-    def models(self) -> list[dict[str, Any]]:
+    async def models(self) -> list[dict[str, Any]]:
         """What each model came to."""
-        return self._running.models()
+        return await self._running.models()
 
     def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""

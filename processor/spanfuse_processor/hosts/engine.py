@@ -44,7 +44,7 @@ EXPIRE_AT_ONCE: Final = 500
 LARGE_BYTES: Final = 256 * 1024
 """Requests above this, some hundred spans, are read on a thread: those who listen must not wait for them."""
 MAX_LISTED: Final = 2_000
-"""Agents or models looked at for a list, those last at work."""
+"""Agents or models looked at for a list, those last at work; on a thread, as reading so many takes 150 ms."""
 PART: Final = 100
 """Calls applied at once, some 10 ms."""
 
@@ -296,18 +296,15 @@ class Engine:
                 first, second = Outcome(), ScopeOutcome(decisions=[state.decision], touched={state.key: state})
             self._commit(first, {"decisions": 1}, time.time_ns(), second)
 
-    def agents(self) -> list[dict[str, Any]]:
+    async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, dearest first, with the limits recommended for its sessions."""
-        return leaderboard.agents(self._scopes("agent"), self._pipeline.policy.rules.adaptive)
+        stored, settings = self.store.scopes("agent", MAX_LISTED), self._pipeline.policy.rules.adaptive
+        return await asyncio.to_thread(lambda: leaderboard.agents(_restored(stored), settings))
 
-    def models(self) -> list[dict[str, Any]]:
+    async def models(self) -> list[dict[str, Any]]:
         """What each model came to, dearest first."""
-        return leaderboard.models(self._scopes("model"))
-
-    def _scopes(self, kind: str) -> Iterator[ScopeState]:
-        for data in self.store.scopes(kind, MAX_LISTED):
-            with suppress(StateError):  # of another version: it starts afresh when it comes up
-                yield ScopeState.restore(data)
+        stored = self.store.scopes("model", MAX_LISTED)
+        return await asyncio.to_thread(lambda: leaderboard.models(_restored(stored)))
 
     def describe(self, session: str, now_ns: int = 0) -> dict[str, Any] | None:
         """What is known of a session; none if nothing is.
@@ -340,6 +337,12 @@ def _counts(outcome: Outcome, second: ScopeOutcome) -> dict[str, int]:
         "cost_nano_usd": sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*"),
         **found,
     }
+
+
+def _restored(stored: list[bytes]) -> Iterator[ScopeState]:
+    for data in stored:
+        with suppress(StateError):  # of another version: it starts afresh when it comes up
+            yield ScopeState.restore(data)
 
 
 def _described(state: SessionState, now_ns: int) -> dict[str, Any]:
