@@ -89,10 +89,10 @@ class Ledger:
                 self._trace(call, session)
         elif call.parent_span_id:  # a call without a parent is alone in its trace
             self._trace(call, session)
-        if roster is not None and roster.first:
-            cost = session.cost_nano_usd
-            if cost >= roster.bound or session.calls in STEPS or not owner:
-                self._grow(call, session, roster, not owner, adaptive)
+        if roster is not None and (first := owner_of(session)):
+            calls, cost = _size(session)
+            if cost >= roster.bound or calls in STEPS or not owner:
+                self._grow(call, session, roster, first, not owner, adaptive)
 
     def _trace(self, call: Call, session: SessionState) -> None:
         trace = call.trace_id
@@ -102,12 +102,14 @@ class Ledger:
         _add(sums, call, session)
         self._trace_members.add((trace, session.key, call.agent))
 
-    def _grow(self, call: Call, session: SessionState, roster: Roster, new: bool, adaptive: Adaptive) -> None:
-        """Move the session into the buckets it has come to."""
-        calls, cost = session.calls, session.cost_nano_usd
+    def _grow(
+        self, call: Call, session: SessionState, roster: Roster, first: str, new: bool, adaptive: Adaptive
+    ) -> None:
+        """Move the session into the buckets of its agent that it has come to."""
+        calls, cost = _size(session)
         length, spend = bucket(calls, CALLS), bucket(cost, COST)
         roster.bound = COST[spend + 1] if spend + 1 < len(COST) else _NEVER
-        agent = self._agents.get(roster.first) or self._agents.setdefault(roster.first, _Agent())
+        agent = self._agents.get(first) or self._agents.setdefault(first, _Agent())
         if new:
             _move(agent.lengths, None, length)
             _move(agent.spends, None, spend)
@@ -177,6 +179,21 @@ class Ledger:
         return found
 
 
+def owner_of(session: SessionState) -> str:
+    """Agent as one of whose the session counts; empty: of none yet."""
+    if session.past is not None and session.past.first:
+        return session.past.first
+    return session.roster.first if session.roster is not None else ""
+
+
+def _size(session: SessionState) -> tuple[int, int]:
+    """Calls and cost of a session, with what was before its reset."""
+    past = session.past
+    if past is None:
+        return session.calls, session.cost_nano_usd
+    return past.calls + session.calls, past.cost_nano_usd + session.cost_nano_usd
+
+
 def _charge(scope: str, sums: Sums, more: dict[str, Any], source: str, offset: int, at_ns: int) -> Charge:
     cost, calls, tokens_in, tokens_out, failures, sessions, loops, at, started = sums
     if failures or sessions or loops:  # a field that is given costs more than one that is not
@@ -195,7 +212,7 @@ def _add(sums: Sums, call: Call, session: SessionState) -> None:
     sums[3] += tokens.output
     if call.error_class == "provider":
         sums[4] += 1
-    if session.calls == 1:
+    if session.calls == 1 and session.past is None:
         sums[5] += 1
     if call.end_ns > sums[7]:
         sums[7] = call.end_ns

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from spanfuse_processor.core import breaker
-from spanfuse_processor.core.charges import Ledger
+from spanfuse_processor.core.charges import Ledger, owner_of
 from spanfuse_processor.core.detectors import Watchers, sight, watching
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
@@ -92,8 +92,7 @@ class Pipeline:
 
     def _enter(self, session: SessionState, call: Call, out: Outcome, ledger: Ledger) -> bool:
         """Apply a call, and enter into the ledger what came of it."""
-        roster, decision, told = session.roster, session.decision, len(out.detections)
-        owner = roster.first if roster is not None else ""
+        decision, told, owner = session.decision, len(out.detections), owner_of(session)
         if not self._apply(session, call, out):
             return False
         if call.kind == "llm":

@@ -99,6 +99,17 @@ class Pages:
         self.span_id = self.since_ns = self.spent = 0
 
 
+class Past:
+    """What a session was before it was reset: for others it is still the same one."""
+
+    __slots__ = ("calls", "cost_nano_usd", "first")
+
+    def __init__(self) -> None:
+        self.calls = self.cost_nano_usd = 0
+        self.first = ""
+        """Agent as one of whose it counts; empty: of none yet."""
+
+
 RECORDS: Final[dict[str, type[Any]]] = {
     "roster": Roster,
     "refusals": Refusals,
@@ -111,6 +122,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
     "context": ContextTiers,
     "failures": Failures,
     "strayed": Strayed,
+    "past": Past,
 }
 """What single rules remember, by the name of its slot in `SessionState`: a class of plain fields. It is none, and takes no
 room, until its rule makes one."""
@@ -145,6 +157,7 @@ class SessionState:
         "last_ns",
         "open_tools",
         "pages",
+        "past",
         "progress",
         "prompts",
         "refusals",
@@ -207,16 +220,28 @@ class SessionState:
         self.epoch = 0
         self.refusals: Refusals | None = None
         self.pages: Pages | None = None
+        self.past: Past | None = None
+        """Before the last reset; none if there was none, or nothing before it."""
         self.progress = 0
         """The highest count of its own progress that the agent has reported."""
         self.awaited = ""
         """Agent whose next call a conditional block waits for."""
 
     def forget(self) -> None:
-        """Start afresh, but for the spans already counted, the epoch, and when the session was last heard of."""
-        kept = self.seen, self.epoch, self.last_ns
+        """Start afresh, but for the spans already counted, the epoch, when the session was last heard of, and what its agent's
+        baseline knows it by."""
+        kept = self.seen, self.epoch, self.last_ns, self._ended()
         self.__init__(self.key)  # type: ignore[misc]
-        self.seen, self.epoch, self.last_ns = kept
+        self.seen, self.epoch, self.last_ns, self.past = kept
+
+    def _ended(self) -> Past | None:
+        if not self.calls:
+            return self.past
+        past = self.past or Past()
+        past.calls += self.calls
+        past.cost_nano_usd += self.cost_nano_usd
+        past.first = past.first or (self.roster.first if self.roster is not None else "")
+        return past
 
     def snapshot(self) -> bytes:
         """The state as versioned msgpack."""

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from spanfuse_processor.core.scopes.leaderboard import agents, models
+from spanfuse_processor.core.session import SessionState
 from spanfuse_schemas import Call, Charge
 from spanfuse_schemas.charge import MAX_NAMES, hashed_name
 from spanfuse_schemas.scope_rules import Adaptive
@@ -37,6 +38,27 @@ def test_a_session_begins_once_whatever_comes_later() -> None:
     fleet = Fleet(policy())
     fleet.run([prompt(f"q{i}", session=f"s{i % 3}", agent="a", at=i) for i in range(12)], size=5)
     assert sum(c.sessions for c in fleet.charges if c.scope == "agent:a") == 3
+
+
+@pytest.mark.parametrize("resumed_by", ["a", "b"])
+@pytest.mark.parametrize("size", [1, 4, 100])
+def test_a_session_that_is_reset_is_still_one_session_as_large_as_it_was(size: int, resumed_by: str) -> None:
+    """An operator's reset lets it go on; the baseline of its agent knows it by all its calls."""
+
+    def calls(start: int, agent: str) -> list[Call]:
+        return [prompt(f"q{i}", agent=agent, at=i, cost=5_000_000) for i in range(start, start + 20)]
+
+    whole, reset = Fleet(policy()), Fleet(policy())
+    whole.run(calls(0, "a") + calls(20, resumed_by), size)
+    reset.run(calls(0, "a"), size)
+    (name,) = reset.sessions
+    reset.pipeline.reset(reset.sessions[name], 0)
+    reset.sessions[name] = SessionState.restore(reset.sessions[name].snapshot())
+    reset.run(calls(20, resumed_by), size)
+    for key, scope in whole.scopes.items():
+        found = reset.scopes[key]
+        assert (found.sessions, found.lengths, found.spends) == (scope.sessions, scope.lengths, scope.spends)
+    assert sum(reset.scopes["agent:a"].lengths.values()) == 1
 
 
 def test_failures_of_the_provider_are_counted_and_others_are_not() -> None:
