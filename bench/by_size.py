@@ -63,7 +63,9 @@ def _sha256(texts: list[str]) -> Callable[[], None]:
 
 
 def _agent(texts: list[str], *, whole: bool) -> Callable[[], None]:
-    calls = [_call(n, _prints(text)) for n, text in enumerate(texts)]
+    prints = [_prints(text) for text in texts]
+    # What a call asks for is what the next one answers.
+    calls = [_call(n, prints[n], prints[(n + 1) % len(prints)][1]) for n in range(len(texts))]
 
     def agent() -> None:
         pipeline, state = Pipeline(Policy(mode="enforce")), SessionState("s")
@@ -82,7 +84,7 @@ def _prints(text: str) -> tuple[Fingerprint | None, Fingerprint | None]:
     return input_print((result,)), action_print((Action(tool="search", call_id="c", print=fingerprint(asked)),))
 
 
-def _call(number: int, prints: tuple[Fingerprint | None, Fingerprint | None]) -> Call:
+def _call(number: int, prints: tuple[Fingerprint | None, Fingerprint | None], asked: Fingerprint | None) -> Call:
     start = 1_750_000_000 * 10**9 + number * 10**9
     return Call(
         trace_id="a" * 32,
@@ -97,7 +99,7 @@ def _call(number: int, prints: tuple[Fingerprint | None, Fingerprint | None]) ->
         answers=prints[1],
         answered=("search",),
         called=("search",),
-        action=prints[1],
+        action=asked,
     )
 
 
