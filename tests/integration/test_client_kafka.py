@@ -166,9 +166,9 @@ def test_a_broker_that_is_away_at_the_start_is_found_when_it_comes(
             assert is_blocked(guard, session="s") is None, "the check does not wait for the broker"
             wait_until(lambda: subscriber.reconnects >= 2, 30)
             assert guard.state == "connecting"
-            assert [r.name for r in caplog.records if r.levelno >= logging.WARNING] == ["spanfuse"], (
-                "one line an outage"
-            )
+            told = [r.name for r in caplog.records if r.levelno >= logging.WARNING]
+            ours = [name for name in told if name != "aiokafka.producer.sender"]  # that of `send`, as the broker died
+            assert ours == ["spanfuse"], "one line an outage"
         finally:
             mortal.start()
         assert guard.wait_ready(40)

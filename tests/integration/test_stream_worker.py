@@ -227,7 +227,7 @@ async def test_otlp_to_a_worker_survives_an_outage_of_the_broker(mortal_kafka: L
                 worker.start()
             return worker.ready and await caught_up(mortal_kafka.brokers, OTLP_SPANS, CALLS)
 
-        await until(caught_up_under_a_supervisor, "everything is done and committed", 200, 0.5)
+        await until(caught_up_under_a_supervisor, "everything is done and committed", 270, 0.5)
         assert worker.stop() == 0
     found = await totals(mortal_kafka.brokers)
     assert found.sessions["s"][0] == 4, "the resent request counts once"
