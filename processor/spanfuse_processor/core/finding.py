@@ -43,12 +43,15 @@ def action_of(mode: Mode) -> DetectionAction:
     return mode if mode == "warn" or mode == "nudge" else "block"
 
 
+def gently(action: DetectionAction) -> DetectionAction:
+    """The same without the force: at most a nudge."""
+    return "nudge" if action == "block" else action
+
+
 def patience(mode: Mode, rule: Repeat, steps: Sequence[Step], count: int) -> DetectionAction:
     """What a rule on repeats asks for: at most a nudge as long as the agent only waits."""
     action = action_of(mode)
-    if action == "block" and count < rule.wait_count and unhurried(steps, rule.wait_s):
-        return "nudge"
-    return action
+    return gently(action) if count < rule.wait_count and unhurried(steps, rule.wait_s) else action
 
 
 def prints_of(steps: Iterable[Step]) -> tuple[LoopPrint, ...]:

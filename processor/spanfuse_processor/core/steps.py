@@ -73,6 +73,11 @@ class Step(NamedTuple):
     """Money the session had spent before it, nano-dollars."""
 
     @property
+    def begun(self) -> tuple[int, int, int]:
+        """Where a finding begins that has this as its first step: span, time (ns), and money spent before (nano-dollars)."""
+        return self.span_id, self.end_ns, self.spent
+
+    @property
     def telling(self) -> bool:
         """Whether the observation, seen again after another action, says that this brought nothing new."""
         return self.error or self.size >= TELLING_CHARS
@@ -203,6 +208,10 @@ class Steps:
     def count(self, symbol: int) -> int:
         """Steps with that canonical symbol among those remembered."""
         return self.canons.count(symbol)
+
+    def recent(self, agent: int, count: int) -> list[Step]:
+        """The last steps of an agent, by its hash."""
+        return [step for step in self.ring if step.agent == agent][-count:]
 
     def run(self, *, errors: bool = False, min_interval_s: float = 0) -> list[Step]:
         """The last steps in a row that have the action of the last one.

@@ -7,7 +7,7 @@ As in repeat.no_progress, a cycle that the next observation would complete is fo
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence, prints_of
+from spanfuse_processor.core.finding import Finding, action_of, evidence, gently, prints_of
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, Steps, unhurried
 from spanfuse_processor.core.turn import Turn, agent_hash
@@ -66,12 +66,12 @@ def _finding(
     return Finding(
         rule="cycle",
         mode=rule.mode,
-        action="nudge" if waits and action == "block" else action,
+        action=gently(action) if waits else action,
         message=_message(round_, gone) + _agents(session, round_),
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=gone,
             threshold=rounds,
             unit="rounds",
@@ -110,13 +110,13 @@ def _on_actions(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) ->
             return Finding(
                 rule="cycle",
                 mode=rule.mode,
-                action="warn" if rule.mode == "warn" else "nudge",
+                action=gently(action_of(rule.mode)),
                 message=f"The same {period} actions{_tools(list(ring)[-period:])} went round {rule.action_rounds} times, with "
                 "results that differ. Check that this still leads anywhere.",
                 evidence=evidence(
                     session,
                     turn.call,
-                    (first.span_id, first.end_ns, first.spent),
+                    first.begun,
                     count=rule.action_rounds,
                     threshold=rule.action_rounds,
                     unit="rounds",

@@ -38,7 +38,7 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, *, fores
     rule, near = rules.repeat_no_progress, rules.near
     if near.mode == "off":
         return None
-    recent = [s for s in session.steps.ring if s.agent == step.agent][-(rule.within - foreseen) :]
+    recent = session.steps.recent(step.agent, rule.within - foreseen)
     alike = matching(recent, lambda s: _alike(s, step, near.similarity), since_progress=not step.restated)
     alike = close_together(alike, rule.min_interval_s)
     count = len(alike) + foreseen
@@ -76,7 +76,7 @@ def _finding(
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=count,
             threshold=rule.count,
             unit="repeats",

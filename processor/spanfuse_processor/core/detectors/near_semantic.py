@@ -16,7 +16,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     step, near, rule = turn.step, turn.rules.near, turn.rules.repeat_no_progress
     if step is None or not step.meaning or not session.steps.observed_again or not near.semantic or near.mode == "off":
         return None
-    recent = [s for s in session.steps.ring if s.agent == step.agent][-rule.within :]
+    recent = session.steps.recent(step.agent, rule.within)
     alike = close_together(matching(recent, lambda s: _alike(s, step), since_progress=True), rule.min_interval_s)
     if len(alike) < rule.count or len({s.action for s in alike}) < 2:
         return None
@@ -39,7 +39,7 @@ def _finding(session: SessionState, turn: Turn, step: Step, alike: list[Step]) -
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=len(alike),
             threshold=rule.count,
             unit="repeats",

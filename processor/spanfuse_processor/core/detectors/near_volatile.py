@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from spanfuse_processor.core.finding import Finding, evidence, patience
+from spanfuse_processor.core.finding import Finding, evidence, gently, patience
 from spanfuse_processor.core.likeness import SURELY_IDLE, differing_label
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
@@ -27,7 +27,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     near, rule = rules.near, rules.repeat_no_progress
     if near.mode == "off":
         return None
-    recent = [s for s in session.steps.ring if s.agent == step.agent][-rule.within :]
+    recent = session.steps.recent(step.agent, rule.within)
     same = [s for s in recent if s.tool == step.tool and s.observation == step.observation]
     labels = Counter(label for s in same if (label := differing_label(s.fields, step.fields)))
     if not labels:
@@ -45,13 +45,13 @@ def _finding(session: SessionState, turn: Turn, step: Step, values: list[Step], 
     return Finding(
         rule="near.volatile",
         mode=near.mode,
-        action=action if sure or action == "warn" else "nudge",
+        action=action if sure else gently(action),
         message=f"`{step.tool}` was called {len(values)} times with one argument changed, and the result stayed the same. "
         "Change something else, or finish with what is known.",
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=len(values),
             threshold=near.volatile_count,
             unit="repeats",

@@ -5,7 +5,7 @@ Something comes back each time, so it may well be progress: the agent is nudged 
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence
+from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence, gently
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn
@@ -25,18 +25,19 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     run = session.steps.run(min_interval_s=rule.min_interval_s)
     if len(run) < rule.nudge_at:
         return None
-    block = len(run) >= rule.count and rule.mode in ("block", "shadow")
+    action = action_of(rule.mode)
+    block = action == "block" and len(run) >= rule.count
     what = f"`{step.tool}` was called" if step.tool else "The same action was taken"
     return Finding(
         rule="repeat.action",
         mode=rule.mode,
-        action="block" if block else "warn" if action_of(rule.mode) == "warn" else "nudge",
+        action=action if block else gently(action),
         message=f"{what} {len(run)} times in a row with the same arguments, {_brought(run)}. If you are waiting, wait longer "
         "between calls; if not, use what came back.",
         evidence=evidence(
             session,
             call,
-            (run[0].span_id, run[0].end_ns, run[0].spent),
+            run[0].begun,
             count=len(run),
             threshold=rule.count if block else rule.nudge_at,
             unit="repeats",

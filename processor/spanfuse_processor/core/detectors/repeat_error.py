@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from spanfuse_processor.core.finding import Finding, any_result_of, evidence, patience
+from spanfuse_processor.core.finding import Finding, action_of, any_result_of, evidence, gently, patience
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn
@@ -39,7 +39,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         evidence=evidence(
             session,
             call,
-            (run[0].span_id, run[0].end_ns, run[0].spent),
+            run[0].begun,
             count=len(run),
             threshold=rule.count,
             unit="repeats",
@@ -64,13 +64,13 @@ def _one_message(session: SessionState, turn: Turn, step: Step, rule: RepeatErro
     return Finding(
         rule="repeat.error",
         mode=rule.mode,
-        action="warn" if rule.mode == "warn" else "nudge",
+        action=gently(action_of(rule.mode)),
         message=f"{what} failed {len(row)} times in a row with one and the same message, whatever it was asked. Look at "
         "what it says before the next attempt.",
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=len(row),
             threshold=rule.one_message,
             unit="repeats",

@@ -10,7 +10,7 @@ Guard refuses the next call if it brings that same observation.
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, any_result_of, evidence, patience, prints_of
+from spanfuse_processor.core.finding import Finding, any_result_of, evidence, gently, patience, prints_of
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, close_together, matching
 from spanfuse_processor.core.turn import Turn
@@ -39,7 +39,7 @@ def _judge(session: SessionState, turn: Turn, step: Step, rules: Rules, foreseen
         return None
     if not step.restated and session.steps.count(step.canon) + foreseen < rule.count:
         return None
-    recent = [s for s in session.steps.ring if s.agent == step.agent][-(rule.within - foreseen) :]
+    recent = session.steps.recent(step.agent, rule.within - foreseen)
     equal, limit = _row(recent, step, rule), rule.count
     if step.error and len(equal) + foreseen < limit:
         equal, limit = _row(recent, step, rule, across=True), rule.failures
@@ -82,13 +82,13 @@ def _finding(
     return Finding(
         rule="repeat.no_progress" if exact else "near.no_progress",
         mode=mode,
-        action="nudge" if action == "block" and count < limit else action,
+        action=gently(action) if count < limit else action,
         message=f"{what} {count} times with {how} arguments and {how} result. Nothing new can come of it: change the "
         "approach, or finish with what is known.",
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=count,
             threshold=min(limit, count),
             unit="repeats",

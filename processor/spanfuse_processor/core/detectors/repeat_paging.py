@@ -6,7 +6,7 @@ When the number falls back and the paging begins again, with other offsets perha
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.finding import Finding, action_of, evidence, gently
 from spanfuse_processor.core.likeness import number_moved
 from spanfuse_processor.core.session import Pages, SessionState
 from spanfuse_processor.core.steps import Step
@@ -43,7 +43,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
 def _begin(step: Step) -> Pages:
     pages = Pages()
     pages.tool, pages.fields, pages.row = step.tool, step.fields, 1
-    pages.span_id, pages.since_ns, pages.spent = step.span_id, step.end_ns, step.spent
+    pages.span_id, pages.since_ns, pages.spent = step.begun
     return pages
 
 
@@ -53,7 +53,7 @@ def _finding(session: SessionState, turn: Turn, step: Step, pages: Pages, *, blo
     return Finding(
         rule="repeat.paging",
         mode=rule.mode,
-        action=action if block or action == "warn" else "nudge",
+        action=action if block else gently(action),
         message=f"`{step.tool}` pages through the same thing for the {_ordinal(pages.passes + 1)} time. It was all seen "
         "before: use it.",
         evidence=evidence(

@@ -6,7 +6,7 @@ count (retrying them is right), nor do the same request's parallel siblings.
 
 from __future__ import annotations
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.finding import Finding, action_of, evidence, gently
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint
@@ -24,14 +24,12 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if mode == "off" or run.count < rule.count:
         return None
     kind = "same" if exact else "all but the same"
-    action = action_of(mode)
-    if action == "block" and not run.hurried and run.count < rule.wait_count:
-        action = "nudge"
+    waits = not run.hurried and run.count < rule.wait_count
     near = hexed(run.near) if rules.near.max_distance and not exact else ""
     return Finding(
         rule="repeat.prompt" if exact else "near.prompt",
         mode=mode,
-        action=action,
+        action=gently(action_of(mode)) if waits else action_of(mode),
         message=f"The {kind} prompt was sent {run.count} times and nothing was done with the answers. Use what was "
         "answered, or change the question.",
         evidence=evidence(

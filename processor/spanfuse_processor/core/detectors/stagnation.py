@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from itertools import islice
 
-from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.finding import Finding, action_of, evidence, gently
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn
-from spanfuse_schemas.detection import DetectionAction
 from spanfuse_schemas.policy import Stagnation
 
 
@@ -74,16 +73,16 @@ def _finding(
     value: float,
     unit: str,
 ) -> Finding:
-    action: DetectionAction = action_of(rule.mode) if block else "warn" if rule.mode == "warn" else "nudge"
+    action = action_of(rule.mode)
     return Finding(
         rule="stagnation",
         mode=rule.mode,
-        action=action,
+        action=action if block else gently(action),
         message=message,
         evidence=evidence(
             session,
             turn.call,
-            (first.span_id, first.end_ns, first.spent),
+            first.begun,
             count=rule.window if unit == "share" else int(value),
             threshold=threshold,
             value=value,
