@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
+from spanfuse_processor.core import circuit
+from spanfuse_processor.core.circuit import Mode, over
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn, hexed
@@ -16,8 +18,6 @@ from spanfuse_schemas.policy import Breaker
 
 MAX_LOOP: Final = 24
 """Inputs by which a loop is recognised, at most."""
-
-Mode = Literal["observe", "enforce"]
 
 
 def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode) -> list[Decision]:
@@ -32,7 +32,7 @@ def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode
     if blocks:
         return _opened(session, call, blocks[0], settings, mode)
     nudge = next((f for f in findings if f.action == "nudge" and f.mode != "shadow"), None)
-    free = current is None or (current.action != "block" and _over(current, call.end_ns))
+    free = current is None or (current.action != "block" and over(current, call.end_ns))
     if nudge is not None and free:
         return [_decide(session, call, nudge, settings, mode, action="nudge")]
     return []
@@ -40,24 +40,11 @@ def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode
 
 def close(session: SessionState, at_ns: int, message: str, mode: Mode) -> Decision:
     """Close the breaker, and let the rule that had opened it speak again."""
-    current = session.decision
-    if current is not None:
-        session.fired = {k: v for k, v in session.fired.items() if not k.startswith(f"{current.rule}:")}
-    key = f"session:{session.key}"
-    rule = current.rule if current else ""
-    session.epoch += 1
-    session.decision = None
-    return Decision(
-        key=key, state="closed", mode=mode, rule=rule, message=message, issued_at_ns=at_ns, epoch=session.epoch
-    )
-
-
-def _over(decision: Decision, now_ns: int) -> bool:
-    return decision.expires_at_ns is not None and decision.expires_at_ns <= now_ns
+    return circuit.close(session, f"session:{session.key}", at_ns, message, mode)
 
 
 def _is_probe(current: Decision, call: Call) -> bool:
-    return call.kind == "llm" and not current.conditional and _over(current, call.start_ns)
+    return call.kind == "llm" and not current.conditional and over(current, call.start_ns)
 
 
 def _leaves(session: SessionState, current: Decision, call: Call) -> bool:
@@ -81,16 +68,7 @@ def _probed(
         session.errors.clear()
         session.cooldown_s = 0.0
         return [close(session, call.end_ns, "The probe made progress.", mode)]
-    session.cooldown_s = min(session.cooldown_s * 2, settings.max_cooldown_s)
-    session.epoch += 1
-    update = {
-        "issued_at_ns": call.end_ns,
-        "expires_at_ns": call.end_ns + int(session.cooldown_s * 1e9),
-        "epoch": session.epoch,
-        "mode": mode,
-    }
-    session.decision = current.model_copy(update=update)
-    return [session.decision]
+    return [circuit.reopen(session, current, call.end_ns, settings, mode)]
 
 
 def _verdict(turn: Turn, current: Decision, blocks: list[Finding]) -> Literal["good", "bad", "unknown"]:
@@ -135,7 +113,7 @@ def _opened(session: SessionState, call: Call, finding: Finding, settings: Break
     """Open the breaker, unless it is open for as good a reason; loops of one session add up."""
     current = session.decision
     weight, loop = _weight(finding), finding.loop
-    if current is not None and not (current.conditional and _over(current, call.end_ns)):
+    if current is not None and not (current.conditional and over(current, call.end_ns)):
         held = _weight_of(current)
         if weight < held or (weight == held and set(loop) <= set(current.loop)):
             return []

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from spanfuse_processor.core import breaker
 from spanfuse_processor.core.charges import Ledger, owner_of
+from spanfuse_processor.core.circuit import is_told, reset_by
 from spanfuse_processor.core.detectors import Watchers, sight, watching
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
@@ -105,8 +106,7 @@ class Pipeline:
 
     def reset(self, session: SessionState, at_ns: int, actor: str = "") -> Decision:
         """Close a session's breaker and forget what its detectors, limits and budget have counted."""
-        message = f"Reset by {actor}." if actor else "Reset by an operator."
-        decision = breaker.close(session, at_ns, message, self._policy.mode)
+        decision = breaker.close(session, at_ns, reset_by(actor), self._policy.mode)
         session.forget()
         return decision
 
@@ -146,10 +146,7 @@ class Pipeline:
         """Make detections of findings, each told once until it has been silent for a cooldown."""
         call, quiet_s = turn.call, turn.rules.breaker.cooldown_s
         for found in findings:
-            key = f"{found.rule}:{found.action}{'?' if found.conditional else ''}"
-            last = session.fired.get(key)
-            session.fired[key] = call.end_ns
-            if last is None or call.end_ns - last > quiet_s * 1e9:
+            if is_told(session, found, call.end_ns, quiet_s):
                 out.detections.append(_detection(session, call, found))
 
 

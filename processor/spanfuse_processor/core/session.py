@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgpack
-
-from spanfuse_processor.core import packing
+from spanfuse_processor.core import packing, snapshots
 from spanfuse_processor.core.pace import Burn, ContextTiers, Creep, Failures, Idle, Minutes, Velocity
 from spanfuse_processor.core.seen import SeenSpans
 from spanfuse_processor.core.steps import Steps
 from spanfuse_processor.core.strayed import Strayed
-from spanfuse_processor.errors import StateError
 from spanfuse_schemas import Decision
 
 STATE_VERSION: Final = 3
@@ -245,7 +242,7 @@ class SessionState:
 
     def snapshot(self) -> bytes:
         """The state as versioned msgpack."""
-        record = [
+        return snapshots.pack(
             STATE_VERSION, self.key, self.calls, self.tools, self.tokens, self.cost_nano_usd, self.first_ns, self.last_ns,
             self.seen.snapshot(), packing.snapshot(self.steps), packing.snapshot(self.prompts),
             {name: _dump(lane) for name, lane in self.lanes.items()},
@@ -253,8 +250,7 @@ class SessionState:
             self.errors, self.fired, self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
             self.awaited, self.progress,
             {name: _dump(record) for name in RECORDS if (record := getattr(self, name)) is not None},
-        ]  # fmt: skip
-        return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
+        )  # fmt: skip
 
     @classmethod
     def restore(cls, data: bytes) -> SessionState:
@@ -263,15 +259,7 @@ class SessionState:
         Raises:
             StateError: if the bytes are no snapshot, or one of another version.
         """
-        try:
-            version, key, *fields = msgpack.unpackb(
-                data, raw=False, unicode_errors="surrogatepass", strict_map_key=False
-            )
-            if version == STATE_VERSION:
-                return cls._restored(key, fields)
-        except Exception as error:
-            raise StateError(f"not a session snapshot: {error}") from error
-        raise StateError(f"session snapshot of version {version}; this build reads {STATE_VERSION}")
+        return snapshots.unpack(data, "session", STATE_VERSION, cls._restored)
 
     @classmethod
     def _restored(cls, key: str, fields: list[Any]) -> SessionState:

@@ -6,14 +6,12 @@ it, or the same finding again, opens the breaker for twice as long; a call that 
 
 from __future__ import annotations
 
-from typing import Literal
-
+from spanfuse_processor.core import circuit
+from spanfuse_processor.core.circuit import Mode, over
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_schemas import Charge, Decision
 from spanfuse_schemas.policy import Breaker
-
-Mode = Literal["observe", "enforce"]
 
 
 def judge(state: ScopeState, charge: Charge, finding: Finding | None, settings: Breaker, mode: Mode) -> Decision | None:
@@ -22,45 +20,25 @@ def judge(state: ScopeState, charge: Charge, finding: Finding | None, settings: 
     asked = finding if finding is not None and finding.mode != "shadow" and finding.action != "warn" else None
     if current is not None and current.action == "block":
         return _probed(state, charge, current, asked, settings, mode) if _is_probe(current, charge) else None
-    if asked is None or (current is not None and asked.action == "nudge" and not _over(current, charge.at_ns)):
+    if asked is None or (current is not None and asked.action == "nudge" and not over(current, charge.at_ns)):
         return None
     return _decide(state, charge, asked, settings, mode)
 
 
 def close(state: ScopeState, at_ns: int, message: str, mode: Mode) -> Decision:
     """Close the breaker, and let the rule that had opened it speak and count anew."""
-    rule = state.decision.rule if state.decision else ""
-    state.fired = {k: v for k, v in state.fired.items() if not k.startswith(f"{rule}:")}
-    state.epoch += 1
-    state.decision = None
-    return Decision(
-        key=state.key, state="closed", mode=mode, rule=rule, message=message, issued_at_ns=at_ns, epoch=state.epoch
-    )
-
-
-def _over(decision: Decision, now_ns: int) -> bool:
-    return decision.expires_at_ns is not None and decision.expires_at_ns <= now_ns
+    return circuit.close(state, state.key, at_ns, message, mode)
 
 
 def _is_probe(current: Decision, charge: Charge) -> bool:
-    return _over(current, charge.started_ns) and charge.calls > 0
+    return over(current, charge.started_ns) and charge.calls > 0
 
 
 def _probed(
     state: ScopeState, charge: Charge, current: Decision, asked: Finding | None, settings: Breaker, mode: Mode
 ) -> Decision | None:
     if charge.tripped or (asked is not None and asked.action == "block"):
-        state.cooldown_s = min(state.cooldown_s * 2, settings.max_cooldown_s)
-        state.epoch += 1
-        state.decision = current.model_copy(
-            update={
-                "issued_at_ns": charge.at_ns,
-                "expires_at_ns": charge.at_ns + int(state.cooldown_s * 1e9),
-                "epoch": state.epoch,
-                "mode": mode,
-            }
-        )
-        return state.decision
+        return circuit.reopen(state, current, charge.at_ns, settings, mode)
     if charge.failures >= charge.calls:
         return None  # nobody answered: nothing is known yet
     state.tripped.clear()

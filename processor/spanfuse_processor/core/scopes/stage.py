@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from spanfuse_processor.core.circuit import is_told, reset_by
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.scopes import adaptive, agent_breaker, breaker, fanout, retries
@@ -80,9 +81,7 @@ class ScopeStage:
 
     def reset(self, state: ScopeState, at_ns: int, actor: str = "") -> Decision:
         """Close a scope's breaker and forget what had led to it; what was spent, and its baseline, stay."""
-        decision = breaker.close(
-            state, at_ns, f"Reset by {actor}." if actor else "Reset by an operator.", self._policy.mode
-        )
+        decision = breaker.close(state, at_ns, reset_by(actor), self._policy.mode)
         state.forget()
         return decision
 
@@ -105,10 +104,7 @@ class ScopeStage:
             if found is None:
                 continue
             asking = asking or found
-            key = f"{found.rule}:{found.action}"
-            last = state.fired.get(key)
-            state.fired[key] = state.last_ns
-            if last is None or state.last_ns - last > rules.breaker.cooldown_s * 1e9:
+            if is_told(state, found, state.last_ns, rules.breaker.cooldown_s):
                 out.detections.append(_detection(state, charge, found))
         for grown in charge.grown:
             found = adaptive.detect(state, grown, rules)

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgpack
 
+from spanfuse_processor.core import snapshots
 from spanfuse_processor.core.scopes.distinct import Distinct
-from spanfuse_processor.errors import StateError
 from spanfuse_schemas import Charge, Decision
 
 STATE_VERSION: Final = 1
@@ -123,13 +123,12 @@ class ScopeState:
 
     def snapshot(self) -> bytes:
         """The state as versioned msgpack."""
-        record = [
+        return snapshots.pack(
             STATE_VERSION, self.key, self.sources, self.calls, self.cost_nano_usd, self.input_tokens, self.output_tokens,
             self.failures, self.sessions, self.loops, self.trips, self.last_ns, self.lengths, self.spends,
             self.active.snapshot(), self.tripped.snapshot(), self.failed, self.warned, self.fired,
             self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
-        ]  # fmt: skip
-        return bytes(msgpack.packb(record, unicode_errors="surrogatepass"))
+        )  # fmt: skip
 
     @classmethod
     def restore(cls, data: bytes) -> ScopeState:
@@ -138,15 +137,7 @@ class ScopeState:
         Raises:
             StateError: if the bytes are no snapshot, or one of another version.
         """
-        try:
-            version, key, *fields = msgpack.unpackb(
-                data, raw=False, unicode_errors="surrogatepass", strict_map_key=False
-            )
-            if version == STATE_VERSION:
-                return cls._restored(key, fields)
-        except Exception as error:
-            raise StateError(f"not a scope snapshot: {error}") from error
-        raise StateError(f"scope snapshot of version {version}; this build reads {STATE_VERSION}")
+        return snapshots.unpack(data, "scope", STATE_VERSION, cls._restored)
 
     @classmethod
     def _restored(cls, key: str, fields: list[Any]) -> ScopeState:
