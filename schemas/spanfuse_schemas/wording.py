@@ -44,7 +44,11 @@ _LABEL_CHARS: Final = 64
 """Longest label, and longest text whose hash is remembered, characters."""
 _CANONICAL_CHARS: Final = 4_096
 """Longer values are compared as they stand."""
-_COUNTED: Final = 2**23
+IDLE: Final = 0x80
+"""Bit of a field's key: what it holds may be of no account."""
+SURELY_IDLE: Final = 0x40
+"""Bit of a field's key that says so itself."""
+COUNTED: Final = 2**23
 """Whole numbers below this keep their distances, so that a page after the last can be told from one before it."""
 _NAME_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 _TEXT_WORDS: Final = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
@@ -90,8 +94,8 @@ def fields_of(arguments: Any) -> str:
     ordered by key. A small whole number is moved by a secret distance, the same for all under its key, so that which of two
     is larger can be seen.
 
-    The highest bit of the key says that the value may be of no account: a number or a label under a key that does not say
-    what or where; the next one that the key says so. Empty where there are less than two fields, or more than `MAX_FIELDS`.
+    Bits of the key: `IDLE` for a number or a label under a key that does not say what or where, `SURELY_IDLE` if the key says
+    that it is a label. Empty where there are less than two fields, or more than `MAX_FIELDS`.
     """
     if not isinstance(arguments, Mapping) or not 2 <= len(arguments) <= MAX_FIELDS:
         return ""
@@ -103,13 +107,13 @@ def _field(key: str, value: Any) -> str:
         isinstance(value, str) and len(value) <= _LABEL_CHARS and bool(_DIGIT.search(value)) and not value.count(" ")
     )
     idle = label and key_kind(key) != "kept"
-    if type(value) is int and 0 <= value < _COUNTED:
-        content = _COUNTED | (value + _hash(f"#{key}")) % _COUNTED
+    if type(value) is int and 0 <= value < COUNTED:
+        content = COUNTED | (value + _hash(f"#{key}")) % COUNTED
     else:
         text = value if isinstance(value, str) and len(value) > _CANONICAL_CHARS else canonical_text({key: value})
-        content = _hash(text) & (_COUNTED - 1)
+        content = _hash(text) & (COUNTED - 1)
     sure = idle and is_label(key)
-    return f"{(_hash(key) & 0x3F) | idle << 7 | sure << 6:02x}{content:06x}"
+    return f"{(_hash(key) & (SURELY_IDLE - 1)) | idle * IDLE | sure * SURELY_IDLE:02x}{content:06x}"
 
 
 def texts_of(value: Any, depth: int = 0) -> Iterator[str]:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse_processor.core.likeness import SURELY_IDLE, differing_label, number_moved, same_wording, says_nothing_new
-from spanfuse_schemas.wording import MAX_CHARS, MAX_WORDS, fields_of, share_key, wording
+from spanfuse_processor.core.likeness import differing_label, number_moved, same_wording, says_nothing_new
+from spanfuse_schemas.wording import MAX_CHARS, MAX_WORDS, SURELY_IDLE, fields_of, share_key, wording
 
 
 def known(arguments: object) -> bytes:

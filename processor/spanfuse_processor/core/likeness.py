@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
-MIN_WORDS: Final = 4
-"""Wordings of fewer words are alike only if they are equal."""
-_NUMBERS: Final = 2**23
-_IDLE: Final = 0x80
-SURELY_IDLE: Final = 0x40
-"""Bit of a key that says itself to hold a mere label."""
+from spanfuse_schemas.wording import COUNTED, IDLE, MIN_WORDS
 
 
 def words_of(found: bytes) -> frozenset[bytes]:
@@ -42,16 +36,16 @@ def says_nothing_new(found: bytes, others: Iterable[bytes]) -> bool:
 def differing_label(a: bytes, b: bytes) -> int:
     """The key of the only field in which two actions differ, if its value may be of no account; else 0."""
     pair = _only_difference(a, b)
-    return pair[0][0] if pair and pair[0][0] & _IDLE and pair[0][0] == pair[1][0] else 0
+    return pair[0][0] if pair and pair[0][0] & IDLE and pair[0][0] == pair[1][0] else 0
 
 
 def number_moved(a: bytes, b: bytes) -> int:
     """By how much the second's number is larger where two actions differ in that alone; 0 where they differ otherwise."""
     pair = _only_difference(a, b)
-    if not pair or pair[0][0] != pair[1][0] or not pair[0][1] & pair[1][1] & 0x80:
+    if not pair or pair[0][0] != pair[1][0] or any(int.from_bytes(form[1:]) < COUNTED for form in pair):
         return 0
-    moved = (int.from_bytes(pair[1][1:]) - int.from_bytes(pair[0][1:])) % _NUMBERS
-    return moved if moved < _NUMBERS // 2 else moved - _NUMBERS
+    moved = (int.from_bytes(pair[1][1:]) - int.from_bytes(pair[0][1:])) % COUNTED
+    return moved if moved < COUNTED // 2 else moved - COUNTED
 
 
 def _only_difference(a: bytes, b: bytes) -> tuple[bytes, bytes] | None:

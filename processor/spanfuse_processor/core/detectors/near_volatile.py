@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import Counter
 
 from spanfuse_processor.core.finding import Finding, evidence, gently, patience
-from spanfuse_processor.core.likeness import SURELY_IDLE, differing_label
+from spanfuse_processor.core.likeness import differing_label
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
 from spanfuse_processor.core.turn import Turn, hexed
 from spanfuse_schemas import LoopPrint
+from spanfuse_schemas.wording import SURELY_IDLE
 
 
 def detect(session: SessionState, turn: Turn) -> Finding | None:
