@@ -70,6 +70,7 @@ class Watch(NamedTuple):
     detect: Detector
     sight: Sight
     on: Callable[[Rules], bool]
+    """Whether these settings want it at all; if not, it need not look at its mode."""
 
 
 def always(rules: Rules) -> bool:
@@ -104,11 +105,15 @@ DETECTORS: Final[tuple[Watch, ...]] = (
 )
 
 
+_STEP, _REPEAT, _PROMPT, _SKETCH, _FAILURE, _QUIET = (flag.value for flag in Sight if flag)
+"""As integers: flags of an enum are slow to join."""
+
+
 def sight(session: SessionState, turn: Turn) -> int:
-    """What there is to see for the rules; an integer, as flags of an enum are slow to join."""
+    """What there is to see for the rules."""
     steps, step, run, call = session.steps, turn.step, turn.run, turn.call
     last = steps.last
-    found = 0 if step is None else 1
+    found = 0 if step is None else _STEP
     if (
         steps.repeats
         or steps.observed_again
@@ -116,15 +121,15 @@ def sight(session: SessionState, turn: Turn) -> int:
         or (turn.pending and turn.pending in steps.actions)
         or (last is not None and (last.restated or last.echo))
     ):
-        found |= 2
+        found |= _REPEAT
     if run is not None and run.count > 1:
-        found |= 4
+        found |= _PROMPT
     if call.drift is not None:
-        found |= 8
+        found |= _SKETCH
     if call.error_type or session.refusals is not None:
-        found |= 16
+        found |= _FAILURE
     if not call.called or session.velocity_burn is not None or session.spend_idle is not None:
-        found |= 32
+        found |= _QUIET
     return found
 
 

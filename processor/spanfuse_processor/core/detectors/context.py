@@ -35,7 +35,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     window = given or context_window(call.provider, call.model)
     if session.context is None and used < rule.warning_at * window:
         return None  # cheap way out of nearly every call
-    if (used > window and not given) or rule.mode == "off" or call.operation == "embeddings":
+    if (used > window and not given) or call.operation == "embeddings":
         return None
     level = _reached(rule, window, used)
     before = _told(session, call.agent, level, _reached(rule, window, used / REARM))

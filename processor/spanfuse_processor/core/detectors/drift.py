@@ -20,12 +20,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if seen is None or not seen.traced:
         return None
     rule = turn.rules.drift
-    if (
-        rule.mode == "off"
-        or seen.marks < rule.min_marks
-        or seen.traced < rule.min_traced
-        or seen.passage < rule.min_chars
-    ):
+    if seen.marks < rule.min_marks or seen.traced < rule.min_traced or seen.passage < rule.min_chars:
         return None
     tool = call.called[0] if call.called else ""
     return Finding(

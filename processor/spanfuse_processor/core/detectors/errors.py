@@ -25,7 +25,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     recent = [at for at in session.errors if at > since]
     session.errors = [*recent[-(MAX_ERRORS - 1) :], call.end_ns]
     count = len(session.errors)
-    if rule.mode == "off" or count < rule.count:
+    if count < rule.count:
         return None
     return Finding(
         rule="errors",

@@ -34,7 +34,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         pages.passes += pages.row >= MIN_PAGES
         pages.row = 1
     rule = turn.rules.repeat_paging
-    if rule.mode == "off" or pages.row < MIN_PAGES or pages.passes < 1:
+    if pages.row < MIN_PAGES or pages.passes < 1:
         return None
     block = pages.passes >= rule.count
     return _finding(session, turn, step, pages, block=block)

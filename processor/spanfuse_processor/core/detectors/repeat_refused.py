@@ -29,7 +29,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         row.spent = session.cost_nano_usd
     row.count += 1
     rule = turn.rules.repeat_refused
-    if rule.mode == "off" or row.count < rule.count:
+    if row.count < rule.count:
         return None
     return Finding(
         rule="repeat.refused",

@@ -26,7 +26,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if seen is None or not seen.turn:
         return None
     rule = turn.rules.safety_drift
-    if rule.mode == "off" or seen.turn < rule.min_turns or seen.chars < rule.min_chars:
+    if seen.turn < rule.min_turns or seen.chars < rule.min_chars:
         return None
     away = distance(seen, rule)
     if not _enters(session, call.agent, away >= rule.threshold):

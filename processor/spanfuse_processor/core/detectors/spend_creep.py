@@ -20,7 +20,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Learn what the first calls cost, then compare."""
     call, rule = turn.call, turn.rules.spend_creep
     cost = call.cost_nano_usd
-    if not cost or call.kind != "llm" or rule.mode == "off":
+    if not cost or call.kind != "llm":
         return None
     creep = session.spend_creep
     if creep is None:

@@ -24,7 +24,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if tokens.output > rule.max_output_tokens or works(call):
         session.spend_idle = None
         return None
-    if tokens.input < rule.min_input_tokens or call.error_type or call.operation == "embeddings" or rule.mode == "off":
+    if tokens.input < rule.min_input_tokens or call.error_type or call.operation == "embeddings":
         return None
     if idle is None:
         idle = session.spend_idle = _begun(session, call)

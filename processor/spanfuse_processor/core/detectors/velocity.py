@@ -24,7 +24,7 @@ MAX_PARENTS: Final = 4
 def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Count the call, and compare the rate."""
     call, rule = turn.call, turn.rules.velocity
-    if call.kind != "llm" or rule.mode == "off" or call.operation == "embeddings":
+    if call.kind != "llm" or call.operation == "embeddings":
         return None
     pace = session.velocity
     if pace is None:

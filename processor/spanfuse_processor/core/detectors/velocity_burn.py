@@ -27,7 +27,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
         session.velocity_burn = None
         return None
     rule, tokens = turn.rules.velocity_burn, call.tokens
-    if tokens.input < rule.min_input_tokens or call.error_type or call.operation == "embeddings" or rule.mode == "off":
+    if tokens.input < rule.min_input_tokens or call.error_type or call.operation == "embeddings":
         return None
     if works(call) or tokens.output > rule.max_output_share * tokens.input:
         session.velocity_burn = None

@@ -17,7 +17,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     """Add what the call cost, and compare the rate."""
     call, rule = turn.call, turn.rules.velocity_cost
     cost = call.cost_nano_usd
-    if not cost or call.kind != "llm" or rule.mode == "off":
+    if not cost or call.kind != "llm":
         return None
     pace = session.velocity_cost
     if pace is None:
