@@ -8,12 +8,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from spanfuse.messages import read_messages
+from spanfuse.messages import Prints, read_actions, read_messages
 from spanfuse.texts import looks_failed, print_of
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.otlp.content import Content
 from spanfuse_schemas import Action, Call, Decision, Detection, Policy, Rules
-from spanfuse_schemas.fingerprint import action_print, fingerprint
+from spanfuse_schemas.fingerprint import fingerprint
 from spanfuse_schemas.wording import fields_of, meaning, wording
 
 START_NS = 1_750_000_000 * 10**9
@@ -42,7 +43,13 @@ def llm(
 ) -> Call:
     """A model call with these messages, ending `lasts` seconds after `at` seconds."""
     read = read_messages(messages)
-    actions = read_messages([output]).prior if output else ()
+    prints = Prints(
+        history=read.history,
+        system=read.system,
+        messages=read.messages,
+        prior=read.prior,
+        actions=read_actions([output]) if output else (),
+    )
     start = START_NS + round(at * SECOND)
     return Call(
         **{
@@ -54,22 +61,7 @@ def llm(
             "agent": agent,
             "operation": "chat",
             "cost_nano_usd": cost,
-            "content": "content",
-            "history": read.history,
-            "system": read.system,
-            "input": read.input,
-            "failed": bool(read.messages) and all(m.error for m in read.messages),
-            "restates": any(m.restates for m in read.messages),
-            "echoes": bool(read.messages) and all(m.echoes for m in read.messages),
-            "answers": read.answers,
-            "spoken": read.spoken,
-            "answered": tuple(a.tool for a in read.prior if a.tool),
-            "wording": read.prior[0].wording if len(read.prior) == 1 else "",
-            "fields": read.prior[0].fields if len(read.prior) == 1 else "",
-            "meaning": read.prior[0].meaning if len(read.prior) == 1 else "",
-            "asks": actions[0].wording if len(actions) == 1 else "",
-            "called": tuple(a.tool for a in actions if a.tool),
-            "action": action_print(actions),
+            **Content("content", prints).fields(),
             **fields,
         }
     )
@@ -85,7 +77,13 @@ def tool(
 ) -> Call:
     """A tool execution span."""
     start = START_NS + round(at * SECOND)
-    actions = (Action(tool=name, print=print_of(arguments)),)
+    action = Action(
+        tool=name,
+        print=print_of(arguments),
+        wording=wording(arguments),
+        fields=fields_of(arguments),
+        meaning=meaning(name, arguments),
+    )
     return Call(
         **{
             "kind": "tool",
@@ -95,13 +93,7 @@ def tool(
             "end_ns": start + round(lasts * SECOND),
             "session": "s",
             "operation": "execute_tool",
-            "content": "content",
-            "called": (name,),
-            "action": action_print(actions),
-            "wording": wording(arguments),
-            "fields": fields_of(arguments),
-            "meaning": meaning(name, arguments),
-            "output": fingerprint(result),
+            **Content("content", Prints(actions=(action,), output=fingerprint(result))).fields(),
             "error_type": error or ("error" if looks_failed(result) else ""),
             "error_class": "tool" if error or looks_failed(result) else "",
             **fields,

@@ -41,6 +41,7 @@ class Content:
         """The fields of `Call` that fingerprints fill."""
         prints = self.prints
         done = prints.prior if prints.output is None else prints.actions
+        one = done[0] if len(done) == 1 else None
         return {
             "content": self.mode,
             "history": prints.history,
@@ -52,9 +53,9 @@ class Content:
             "answers": action_print(prints.prior),
             "answered": tuple(a.tool for a in prints.prior if a.tool),
             "spoken": is_spoken(prints.messages),
-            "wording": done[0].wording if len(done) == 1 else "",
-            "fields": done[0].fields if len(done) == 1 else "",
-            "meaning": done[0].meaning if len(done) == 1 else "",
+            "wording": one.wording if one else "",
+            "fields": one.fields if one else "",
+            "meaning": one.meaning if one else "",
             "asks": prints.actions[0].wording if len(prints.actions) == 1 and prints.output is None else "",
             "action": action_print(prints.actions),
             "called": tuple(a.tool for a in prints.actions if a.tool),
