@@ -148,13 +148,10 @@ def _unrolled(fresh: Any) -> Conversation | None:
     pad = read_scratchpad(text) if isinstance(text, str) else None
     if pad is None:
         return None
-    arguments = tool_arguments(pad.arguments)
-    action = Action(
-        tool=pad.tool or "?", print=print_of(arguments), wording=wording(arguments), fields=fields_of(arguments)
-    )
-    result = tool_arguments(pad.observation)
-    message = Message(role="tool", print=print_of(result), tool=pad.tool, error=looks_failed(result))
-    return Conversation(2 * pad.steps, (message,), (action,))
+    asked = {"role": "assistant", "tool_calls": [{"name": pad.tool, "arguments": pad.arguments}]}
+    prior = _with_fields(tuple(_tool_calls(asked)), (asked,))
+    result = _result({"name": pad.tool, "content": pad.observation}, {})
+    return Conversation(2 * pad.steps, (result,), prior)
 
 
 def _with_fields(actions: tuple[Action, ...], messages: Sequence[Any]) -> tuple[Action, ...]:
