@@ -109,10 +109,8 @@ class LiveSessions(Live[SessionState]):
 
     def __init__(self, store: Store, counters: Counters, max_live: int = MAX_LIVE) -> None:
         def fresh(session: str) -> SessionState:
-            """At an epoch that Guards obey."""
             state = SessionState(session)
-            state.epoch = store.last_epoch(session)
-            _resume(state, store.decision(f"session:{session}"))
+            _resume(state, store.last_epoch(session), store.decision(f"session:{session}"))
             return state
 
         super().__init__(store.load, SessionState.restore, fresh, counters, "unreadable_sessions", max_live)
@@ -129,17 +127,17 @@ class LiveScopes(Live[ScopeState]):
 
     def __init__(self, store: Store, counters: Counters, max_live: int = MAX_LIVE_SCOPES) -> None:
         def fresh(scope: str) -> ScopeState:
-            """At an epoch that Guards obey."""
             state = ScopeState(scope)
-            state.epoch = store.last_scope_epoch(scope)
-            _resume(state, store.decision(scope))
+            _resume(state, store.last_scope_epoch(scope), store.decision(scope))
             return state
 
         super().__init__(store.load_scope, ScopeState.restore, fresh, counters, "unreadable_scopes", max_live)
 
 
-def _resume(state: SessionState | ScopeState, standing: Decision | None) -> None:
-    """Have a state that could not be read hold what still stands, so that a probe, a reset or its end can close it."""
+def _resume(state: SessionState | ScopeState, epoch: int, standing: Decision | None) -> None:
+    """Begin at an epoch that Guards obey. A state that could not be read holds what still stands, so that a probe, a reset or
+    its end can close it."""
+    state.epoch = epoch
     if standing is None:
         return
     state.epoch = max(state.epoch, standing.epoch)
