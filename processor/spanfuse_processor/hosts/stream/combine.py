@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
-from spanfuse_processor.hosts.stream.detect import cleared, send_all, told
+from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.hosts.stream.detect import cleared, told
 from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Scopes
@@ -57,15 +57,13 @@ class Combiner(Hop[ChargeBatch]):
             outcome = self.stage.process(batch.charges, lambda scope: self._scopes.load(scope, partition, offset))
             records += told(outcome.decisions, outcome.detections)
         except Exception:
-            self._scopes.roll_back({*(c.scope for c in batch.charges), *(r.key for r in batch.resets)}, partition)
-            await send_all(self._outbox, self._scopes.untold())
-            await self._unapplied(message)
+            named = (*(c.scope for c in batch.charges), *(r.key for r in batch.resets))
+            await self._failed(self._scopes, named, message)
             return
-        await send_all(self._outbox, self._scopes.untold())
-        for scope in (*touched, *outcome.touched):
-            self._scopes.touched(scope, offset)
-        self._count(outcome)
-        await send_all(self._outbox, records)
+        await self._applied(self._scopes, (*touched, *outcome.touched), message)
+        self._counters["redelivered_charges"] += outcome.redelivered
+        self._count_found(outcome.decisions, outcome.detections)
+        await self._send(records)
 
     def _reset(self, reset: Reset, partition: int, offset: int, records: list[Out]) -> bool:
         """Whether it has changed a scope: one that nobody knows must not be made by it."""
@@ -77,9 +75,3 @@ class Combiner(Hop[ChargeBatch]):
             return False
         records += told([self.stage.reset(state, reset.at_ns, reset.actor)], [])
         return True
-
-    def _count(self, outcome: ScopeOutcome) -> None:
-        self._counters["redelivered_charges"] += outcome.redelivered
-        self._counters["decisions"] += len(outcome.decisions)
-        for detection in outcome.detections:
-            self._counters[f"detections/{detection.rule}"] += 1

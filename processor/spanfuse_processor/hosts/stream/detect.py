@@ -51,15 +51,11 @@ class Detector(Hop[CallBatch]):
             outcome = self._process(known, message.partition, message.offset)
             records = _cleared(unknown, self.pipeline.policy.mode) + told(outcome.decisions, outcome.detections)
         except Exception:
-            self._sessions.roll_back({*(c.session for c in batch.calls), *_reset(batch)}, message.partition)
-            await send_all(self._outbox, self._sessions.untold())
-            await self._unapplied(message)
+            await self._failed(self._sessions, (*(c.session for c in batch.calls), *_reset(batch)), message)
             return
-        await send_all(self._outbox, self._sessions.untold())
-        for session in outcome.touched:
-            self._sessions.touched(session, message.offset)
+        await self._applied(self._sessions, outcome.touched, message)
         self._count(outcome)
-        await send_all(self._outbox, records)
+        await self._send(records)
         self._writeback.charge(outcome.charges)
 
     def _sorted(self, batch: CallBatch) -> tuple[CallBatch, list[Reset]]:
@@ -86,9 +82,7 @@ class Detector(Hop[CallBatch]):
         counters["late"] += outcome.late
         counters["redelivered"] += outcome.redelivered
         counters["batches"] += bool(outcome.charges)
-        counters["decisions"] += len(outcome.decisions)
-        for detection in outcome.detections:
-            counters[f"detections/{detection.rule}"] += 1
+        self._count_found(outcome.decisions, outcome.detections)
         counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
 
 
@@ -114,12 +108,6 @@ def told(decisions: list[Decision], detections: list[Detection]) -> list[Out]:
     """What goes out at once, decisions first, since somebody waits for them."""
     records: list[Out] = [(CONTROL, key_of(d.key), d.to_json()) for d in decisions]
     return records + [(DETECTIONS, key_of(d.session or d.scope), d.to_json()) for d in detections]
-
-
-async def send_all(outbox: Outbox, records: list[Out]) -> None:
-    """Hand them over, in order."""
-    for topic, key, value in records:
-        await outbox.send(topic, value, key=key, urgent=topic == CONTROL)
 
 
 async def tell(outbox: Outbox, decision: Decision) -> asyncio.Future[object]:

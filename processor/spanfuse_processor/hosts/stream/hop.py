@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from faust.types import TP
@@ -14,8 +14,11 @@ from pydantic import ValidationError
 from spanfuse_processor.errors import SpanfuseError
 from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.outbox import Outbox
+from spanfuse_processor.hosts.stream.states import Out, States
 from spanfuse_processor.hosts.stream.writeback import WriteBack
+from spanfuse_schemas import Decision, Detection
 from spanfuse_schemas.record import Record
+from spanfuse_schemas.topics import CONTROL
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +96,28 @@ class Hop(ABC, Generic[Batch]):
         except ValidationError:
             return None
         return batch
+
+    async def _applied(self, states: States[Any], touched: Iterable[str], message: Any) -> None:
+        """A message has changed these."""
+        await self._send(states.untold())
+        for name in touched:
+            states.touched(name, message.offset)
+
+    async def _failed(self, states: States[Any], named: Iterable[str], message: Any) -> None:
+        """A message may have changed these in part, and is not applied."""
+        states.roll_back(set(named), message.partition)
+        await self._send(states.untold())
+        await self._unapplied(message)
+
+    async def _send(self, records: Iterable[Out]) -> None:
+        """Hand them over, in order."""
+        for topic, key, value in records:
+            await self._outbox.send(topic, value, key=key, urgent=topic == CONTROL)
+
+    def _count_found(self, decisions: Sequence[Decision], detections: Iterable[Detection]) -> None:
+        self._counters["decisions"] += len(decisions)
+        for detection in detections:
+            self._counters[f"detections/{detection.rule}"] += 1
 
     async def _unapplied(self, message: Any) -> None:
         """What nobody foresaw; one message must never stop a partition."""
