@@ -13,11 +13,12 @@ from typing import Any, Final
 from pydantic import Field
 
 from spanfuse.parts import (
-    CALL_TYPES,
     RESULT_TYPES,
     body_of,
+    calls_of,
     content_of,
     first_of,
+    function_of,
     mapping_of,
     name_of,
     parts_of,
@@ -158,8 +159,8 @@ def _with_fields(actions: tuple[Action, ...], messages: Sequence[Any]) -> tuple[
     """A single tool call with its fields, by which it is compared with those before it."""
     if len(actions) != 1 or not actions[0].tool:
         return actions
-    call = next(call for item in messages for call in _calls_of(mapping_of(item)))
-    arguments = tool_arguments(first_of(_named(call), _ARGUMENT_KEYS))
+    call = next(call for item in messages for call in calls_of(mapping_of(item)))
+    arguments = tool_arguments(first_of(function_of(call), _ARGUMENT_KEYS))
     told = {"fields": fields_of(arguments), "meaning": meaning(actions[0].tool, arguments)}
     return (actions[0].model_copy(update=told),)
 
@@ -173,8 +174,8 @@ def _restates(items: Sequence[Any], fresh: Any) -> bool:
 
 def _echoes(items: Sequence[Any], begin: int, end: int, fresh: Any) -> bool:
     """Whether what came back is only what the one tool call between `begin` and `end` said."""
-    calls = [call for item in items[begin:end] for call in _calls_of(mapping_of(item))]
-    arguments = first_of(_named(calls[0]), _ARGUMENT_KEYS)
+    calls = [call for item in items[begin:end] for call in calls_of(mapping_of(item))]
+    arguments = first_of(function_of(calls[0]), _ARGUMENT_KEYS)
     return echoes(_said(fresh), arguments, _said(items[begin - 1]) if begin else "")
 
 
@@ -222,21 +223,11 @@ def new_input(messages: Iterable[Any] | None = None, prompt: Any = None) -> Fing
 
 
 def _tool_calls(item: Mapping[str, Any]) -> list[Action]:
-    return [_action(call) for call in _calls_of(item)]
-
-
-def _calls_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    calls = [part for part in parts_of(body_of(item)) if part["type"] in CALL_TYPES]
-    extra = item.get("tool_calls")
-    if isinstance(extra, (list, tuple)):
-        calls += [mapping_of(call) for call in extra if call is not None]
-    elif not calls and isinstance(item.get("function_call"), Mapping):
-        calls.append(item["function_call"])
-    return calls
+    return [_action(call) for call in calls_of(item)]
 
 
 def _action(call: Mapping[str, Any]) -> Action:
-    named = _named(call)
+    named = function_of(call)
     arguments = tool_arguments(first_of(named, _ARGUMENT_KEYS))
     return Action(
         tool=name_of(named, _NAME_KEYS) or "?",
@@ -250,11 +241,6 @@ def _print_of_arguments(arguments: Any) -> Fingerprint:
     if isinstance(arguments, str) and cut_json(arguments):
         return Fingerprint(size=len(arguments))
     return print_of({} if arguments is None or arguments == "" else arguments)
-
-
-def _named(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    function = call.get("function")
-    return function if isinstance(function, Mapping) else call
 
 
 def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Message]:

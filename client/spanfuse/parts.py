@@ -63,6 +63,8 @@ def mapping_of(item: Any) -> Mapping[str, Any]:
 
 def role_of(item: Any) -> str:
     """`system`, `user`, `assistant` or `tool`, under whatever name."""
+    if type(item) is dict and type(role := item.get("role")) is str and role in _KNOWN_ROLES:
+        return role  # nearly always, and every message of a history is asked
     keyed = type(item) is dict or isinstance(item, Mapping)
     found = item.get("role") if keyed else getattr(item, "role", None)
     if not isinstance(found, str):
@@ -95,6 +97,23 @@ def _typed(part: Any) -> Mapping[str, Any]:
     if isinstance(found.get("type"), str):
         return found
     return {**found, "type": "text" if "text" in found else "unknown"}
+
+
+def calls_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The tool calls of an assistant message, in whatever place its dialect has them."""
+    calls = [part for part in parts_of(body_of(item)) if part["type"] in CALL_TYPES]
+    extra = item.get("tool_calls")
+    if isinstance(extra, (list, tuple)):
+        calls += [mapping_of(call) for call in extra if call is not None]
+    elif not calls and isinstance(item.get("function_call"), Mapping):
+        calls.append(item["function_call"])
+    return calls
+
+
+def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The part of a tool call that has its name and arguments."""
+    function = call.get("function")
+    return function if isinstance(function, Mapping) else call
 
 
 def first_of(part: Mapping[str, Any], keys: Iterable[str]) -> Any:

@@ -15,8 +15,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from spanfuse.parts import role_of
 from spanfuse_processor.otlp.instructions import Passage, folded, passages
-from spanfuse_processor.otlp.spoken import arguments_of, observes, plain_role, results_of, said_in, text_of
+from spanfuse_processor.otlp.spoken import arguments_of, observes, results_of, said_in, text_of
 from spanfuse_schemas.call import Drift
 
 MIN_NAME_CHARS: Final = 6
@@ -99,9 +100,9 @@ def _passages(text: str) -> tuple[Passage, ...]:
 
 def _turned(messages: Sequence[Any]) -> dict[str, int]:
     """How a new user turn, which must be the last message, relates to the first one and the one before it."""
-    if len(messages) < 3 or plain_role(messages[-1]) != "user" or observes(messages, len(messages) - 1):
+    if len(messages) < 3 or role_of(messages[-1]) != "user" or observes(messages, len(messages) - 1):
         return {}
-    turns = [item for item in messages if plain_role(item) == "user"]
+    turns = [item for item in messages if role_of(item) == "user"]
     new = text_of(turns[-1])[:TURN_CHARS]
     if len(turns) < 2 or not new:
         return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spanfuse.parts import CALL_TYPES, RESULT_TYPES, body_of, content_of, mapping_of, parts_of, role_of
+from spanfuse.parts import CALL_TYPES, RESULT_TYPES, body_of, calls_of, content_of, function_of, mapping_of, role_of
 from spanfuse.texts import tool_arguments
 
 MAX_RESULTS: Final = 8
@@ -36,36 +36,21 @@ _NAMES: Final = frozenset(
 )
 """Keys of a part whose values say what it is, not what is in it."""
 _PLAIN_KEYS: Final = ("content", "response", "text")
-_PLAIN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 
 
 def arguments_of(reply: Iterable[Any]) -> list[str]:
     """The short arguments of the tool calls."""
     found: list[str] = []
-    for call in (call for item in reply for call in _calls(mapping_of(item))):
-        found += (text for text in _leaves(_function(call)) if len(text) <= MAX_ARGUMENT_CHARS)
+    for call in (call for item in reply for call in calls_of(mapping_of(item))):
+        found += (text for text in _leaves(function_of(call)) if len(text) <= MAX_ARGUMENT_CHARS)
     return found[:MAX_ARGUMENTS]
-
-
-def _calls(item: Mapping[str, Any]) -> list[Any]:
-    """The tool calls of an assistant message."""
-    body, extra = body_of(item), item.get("tool_calls")
-    parts = [part for part in parts_of(body) if part["type"] in CALL_TYPES] if isinstance(body, (list, tuple)) else []
-    more = extra if isinstance(extra, (list, tuple)) else [item["function_call"]] if item.get("function_call") else []
-    return [*parts, *more]
-
-
-def _function(call: Any) -> Any:
-    """The part of a tool call that has the arguments."""
-    function = call.get("function") if isinstance(call, Mapping) else None
-    return function if isinstance(function, Mapping) else call
 
 
 def results_of(messages: Sequence[Any]) -> list[str]:
     """The newest tool results, as text."""
     found: list[str] = []
     for i in range(len(messages) - 1, max(-1, len(messages) - 1 - MAX_MESSAGES), -1):
-        role = plain_role(messages[i])
+        role = role_of(messages[i])
         if role != "assistant" and role != "system":
             found += map(_plain, _result_parts(messages, i, role))
             if len(found) >= MAX_RESULTS:
@@ -95,7 +80,7 @@ def _result_parts(messages: Sequence[Any], i: int, role: str) -> list[Any]:
 
 def observes(messages: Sequence[Any], i: int) -> bool:
     """Whether a message answers tool calls: then it is what they brought, whatever role its framework gives it."""
-    return i > 0 and plain_role(messages[i - 1]) == "assistant" and _acts(mapping_of(messages[i - 1]))
+    return i > 0 and role_of(messages[i - 1]) == "assistant" and _acts(mapping_of(messages[i - 1]))
 
 
 def _acts(item: Mapping[str, Any]) -> bool:
@@ -104,12 +89,6 @@ def _acts(item: Mapping[str, Any]) -> bool:
     if type(body) is list and any(type(part) is dict and part.get("type") in CALL_TYPES for part in body):
         return True
     return bool(item.get("tool_calls") or item.get("function_call") or item.get("type") in CALL_TYPES)
-
-
-def plain_role(item: Any) -> Any:
-    """As `role_of`, which takes five times as long, and every message of a history is asked."""
-    role = item.get("role") if type(item) is dict else None
-    return role if role in _PLAIN_ROLES else role_of(item)
 
 
 def _leaves(value: Any, depth: int = 0, *, parse: bool = True) -> Iterator[str]:
@@ -136,12 +115,12 @@ def said_in(messages: Sequence[Any], system: Any) -> Iterator[str]:
     """What the user and the system said; and what the model told the user, who then spoke: a "go ahead" means that."""
     yield from _leaves(system)
     for i, item in enumerate(messages):
-        role = plain_role(item)
+        role = role_of(item)
         if role == "system":
             yield text_of(item)
         elif role == "user" and not observes(messages, i):
             yield text_of(item)
-            if i and plain_role(messages[i - 1]) == "assistant":
+            if i and role_of(messages[i - 1]) == "assistant":
                 yield text_of(messages[i - 1])
 
 
