@@ -66,8 +66,14 @@ class Prints(Record):
     """What this call did: its tool calls, else its text; for a tool execution, the execution."""
     output: Fingerprint | None = None
     """As `Call.output`."""
+    failed: bool = False
+    """For a tool execution: its result reads as an error."""
+    echoes: bool = False
+    """For a tool execution: as `Call.echoes`."""
     drift: Drift | None = None
     """As `Call.drift`."""
+    key: str = Field(default="", max_length=8, pattern=r"^[0-9a-f]*$")
+    """Which key words and fields are hashed with (`spanfuse_schemas.wording.key_id`); empty: one of the process's own."""
 
 
 @dataclass(frozen=True, slots=True)

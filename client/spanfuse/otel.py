@@ -13,6 +13,8 @@ from typing import Any, Final, Literal
 
 from spanfuse import context
 from spanfuse.context import IDENTITY
+from spanfuse.fingerprints import AT_HAND, Attributes
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE
 
 try:
     from opentelemetry import trace
@@ -49,9 +51,10 @@ log = logging.getLogger("spanfuse")
 
 
 class ContextSpanProcessor(SpanProcessor):
-    """Copies session, agent, user and team onto every span when it starts.
+    """Copies session, agent, user and team onto every span when it starts, and the fingerprints of the call at hand
+    (`spanfuse.fingerprints`).
 
-    They come from `spanfuse.session(...)` around the code, else from the parent span, so that they reach spans which another
+    Names come from `spanfuse.session(...)` around the code, else from the parent span, so that they reach spans which another
     thread starts under that parent. What a span says itself is left alone.
     """
 
@@ -70,6 +73,9 @@ class ContextSpanProcessor(SpanProcessor):
                     found = value or inherited.get(key)
                     if found and key not in own:
                         span.set_attribute(key, found)
+            at_hand = AT_HAND.get()
+            if at_hand is not None:
+                span.set_attributes(at_hand.attributes)
         except Exception:
             log.debug("a span was left without its session", exc_info=True)
 
@@ -125,11 +131,38 @@ def instrument(
 
 
 class PromptSpanProcessor(BatchSpanProcessor):
-    """A batch processor whose end takes `EXIT_S` at most."""
+    """A batch processor whose end takes `EXIT_S` at most. A span of a call whose reply is not known yet waits for it."""
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Queue a span that has ended."""
+        at_hand = AT_HAND.get() if FINGERPRINT_ATTRIBUTE in (span.attributes or {}) else None
+        if at_hand is None or not at_hand.hold(lambda attributes: self._let_go(span, attributes)):
+            super().on_end(span)
+
+    def _let_go(self, span: ReadableSpan, attributes: Attributes) -> None:
+        super().on_end(_with(span, attributes))
 
     def shutdown(self) -> None:
         """Send what is waiting, and end."""
         self._batch_processor.shutdown(timeout_millis=int(EXIT_S * 1000))
+
+
+def _with(span: ReadableSpan, attributes: Attributes) -> ReadableSpan:
+    """A span that has ended, with more attributes."""
+    return ReadableSpan(
+        name=span.name,
+        context=span.context,
+        parent=span.parent,
+        resource=span.resource,
+        attributes={**(span.attributes or {}), **attributes},
+        events=span.events,
+        links=span.links,
+        kind=span.kind,
+        status=span.status,
+        start_time=span.start_time,
+        end_time=span.end_time,
+        instrumentation_scope=span.instrumentation_scope,
+    )
 
 
 def _batch(exporter: SpanExporter, schedule_delay_ms: int) -> BatchSpanProcessor:

@@ -54,6 +54,7 @@ _NAME_WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+")
 _TEXT_WORDS: Final = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 """In arguments each character counts: a symbol is a word."""
 _key = secrets.token_bytes(16)
+_shared = False
 _synonym: Callable[[str], str] | None = None
 _MAX_DEPTH: Final = 8
 
@@ -155,9 +156,15 @@ def use_synonyms(synonym: Callable[[str], str] | None) -> None:
 
 def share_key(secret: str) -> None:
     """Use a secret that other processes use as well: those that take spans of the same sessions have to."""
-    global _key
+    global _key, _shared
+    _shared = True
     _key = hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     _word_hash.cache_clear()
+
+
+def key_id() -> str:
+    """By what two processes can tell that they use the same key, 8 hex digits; empty: it is this process's own."""
+    return hashlib.blake2b(b"id", digest_size=4, key=_key).hexdigest() if _shared else ""
 
 
 def _hash(text: str) -> int:

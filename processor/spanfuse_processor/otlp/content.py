@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, MAX_ITEMS, Prints, is_spoken, read_actions, read_messages
-from spanfuse.texts import cut_json, echoes, is_truncated, looks_failed, print_of, tool_arguments
+from spanfuse.drift import sketch
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, is_spoken, read_actions
+from spanfuse.prints import few, input_prints, tool_prints
 from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
-from spanfuse_processor.otlp.drift import sketch
 from spanfuse_processor.otlp.failure import error_message
 from spanfuse_processor.otlp.span import Span
-from spanfuse_processor.otlp.values import find, load_json, name
+from spanfuse_processor.otlp.values import find, name
 from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
 from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.names import normal_name
-from spanfuse_schemas.wording import fields_of, meaning, wording
+from spanfuse_schemas.wording import key_id
+
+log = logging.getLogger(__name__)
 
 MAX_SIZE: Final = 2**31
 """Longest text that a stated fingerprint can be of, characters: the sizes of a turn's items are added up."""
@@ -32,10 +35,6 @@ class Content:
     messages: Messages = None
     reply: Messages = None
     drift: Drift | None = None
-    failed: bool = False
-    """For a tool execution: its result reads as an error."""
-    echoes: bool = False
-    """For a tool execution: as `Call.echoes`."""
 
     def fields(self) -> dict[str, Any]:
         """The fields of `Call` that fingerprints fill."""
@@ -49,7 +48,7 @@ class Content:
             "input": prints.input or input_print(prints.messages),
             "failed": bool(prints.messages) and all(m.error for m in prints.messages),
             "restates": any(m.restates for m in prints.messages),
-            "echoes": self.echoes or (bool(prints.messages) and all(m.echoes for m in prints.messages)),
+            "echoes": prints.echoes or (bool(prints.messages) and all(m.echoes for m in prints.messages)),
             "answers": action_print(prints.prior),
             "answered": tuple(a.tool for a in prints.prior if a.tool),
             "spoken": is_spoken(prints.messages),
@@ -70,11 +69,24 @@ def stated_prints(span: Span, counters: Counter[str]) -> Prints | None:
     if stated is None:
         return None
     try:
-        found: Prints = Prints.from_json(stated) if isinstance(stated, str) else Prints.model_validate(stated)
-        return _with_names(found)
+        read: Prints = Prints.from_json(stated) if isinstance(stated, str) else Prints.model_validate(stated)
+        found = _with_names(read)
     except ValueError:
         counters["fingerprint_invalid"] += 1
         return None
+    if found.key != key_id():
+        _other_key(counters)
+    return found
+
+
+def _other_key(counters: Counter[str]) -> None:
+    """Words and fields of the agent's process are like those of no other."""
+    counters["fingerprint_key"] += 1
+    if counters["fingerprint_key"] == 1:
+        log.warning(
+            "agents state fingerprints under another key than this worker's: their sessions are compared in words only with "
+            "themselves. Set SPANFUSE_FINGERPRINT_KEY there to service.fingerprint_key"
+        )
 
 
 def _with_names(prints: Prints) -> Prints:
@@ -105,7 +117,7 @@ def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Conte
     if isinstance(messages, Cut):
         counters["content_truncated"] += 1
     actions = () if reply is None else (Action(print=Fingerprint()),) if isinstance(reply, Cut) else read_actions(reply)
-    prints = _with_input(messages, _few(actions))
+    prints = _with_input(messages, few(actions))
     return Content("content", prints, messages, reply, drift=_drift(span, messages, reply, counters))
 
 
@@ -125,19 +137,7 @@ def _with_input(messages: Messages, actions: tuple[Action, ...]) -> Prints:
         return Prints(actions=actions)
     if isinstance(messages, Cut):
         return Prints(input=Fingerprint(size=messages.size), actions=actions)
-    read = read_messages(messages)
-    if len(read.messages) > MAX_ITEMS:  # as good as truncated
-        size = sum(m.print.size for m in read.messages)
-        return Prints(history=read.history, input=Fingerprint(size=size), actions=actions)
-    return Prints(
-        history=read.history, system=read.system, messages=read.messages, prior=_few(read.prior), actions=actions
-    )
-
-
-def _few(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    if len(actions) <= MAX_ITEMS:
-        return actions
-    return (Action(tool=actions[0].tool, print=Fingerprint(size=sum(a.print.size for a in actions))),)
+    return input_prints(messages, actions)
 
 
 def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: bool) -> Content:
@@ -152,39 +152,7 @@ def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: b
     arguments, result = find(attributes, dialect.tool_arguments), find(attributes, dialect.tool_result)
     if result is None and failed:
         result = error_message(span) or None
-    given = _unwrapped(arguments)
-    known = Fingerprint() if arguments is None else _print(given)
     if result is None and any(attributes.get(key) == "" for key in dialect.tool_result if isinstance(key, str)):
         result = ""  # it brought nothing, and says so
-    plain = _unwrapped(result)
-    output = None if plain is None else _print(plain)
-    action = Action(
-        tool=tool,
-        print=known,
-        call_id=call_id,
-        wording=wording(given),
-        fields=fields_of(given),
-        meaning=meaning(tool, given),
-    )
     mode: ContentMode = "structure" if arguments is None and result is None else "content"
-    return Content(
-        mode, Prints(actions=(action,), output=output), failed=looks_failed(plain), echoes=echoes(plain, arguments)
-    )
-
-
-def _unwrapped(value: Any) -> Any:
-    """A value in the form that messages have it in: parsed where it is JSON, even JSON text within JSON text."""
-    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] == '"':
-        try:
-            inner = load_json(value)
-        except ValueError:
-            return value
-        value = inner if isinstance(inner, str) else value
-    return tool_arguments(value)
-
-
-def _print(value: Any) -> Fingerprint:
-    """Without identity where the value is JSON that was cut, or says that it was."""
-    if isinstance(value, str) and (is_truncated(value) or cut_json(value)):
-        return Fingerprint(size=len(value))
-    return print_of(value)
+    return Content(mode, tool_prints(tool, arguments, result, call_id))

@@ -179,7 +179,7 @@ class Normaliser:
         span, dialect, _, _ = view
         error = error_type(span)
         content = tool_content(span, dialect, self.counters, bool(error))
-        if content.failed and not error:
+        if content.prints.failed and not error:
             error = "error"
         call = Call(
             kind="tool",

@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
+from spanfuse.instructions import Passage, folded, passages
 from spanfuse.parts import role_of
-from spanfuse_processor.otlp.instructions import Passage, folded, passages
-from spanfuse_processor.otlp.spoken import arguments_of, observes, results_of, said_in, text_of
+from spanfuse.spoken import arguments_of, observes, results_of, said_in, text_of
 from spanfuse_schemas.call import Drift
 
 MIN_NAME_CHARS: Final = 6
