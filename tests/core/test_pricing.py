@@ -9,7 +9,8 @@ from genai_prices import Usage, calc_price
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanfuse_processor.core.pricing import MAX_KNOWN, MAX_UNKNOWN, ModelPrice, Prices
+from spanfuse_processor.core.pricing import MAX_KNOWN, MAX_UNKNOWN, Prices
+from spanfuse_processor.core.rates import ModelPrice
 from spanfuse_schemas import Tokens
 from tests.support.effort import seconds
 

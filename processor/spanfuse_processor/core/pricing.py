@@ -6,16 +6,16 @@ Nothing is fetched, no clock is read: the moment of the call decides which price
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Final
 
 from genai_prices import data_snapshot
+from genai_prices.types import ModelInfo
 
+from spanfuse_processor.core.rates import ModelPrice, Rates, listed, own
 from spanfuse_schemas import Tokens
 from spanfuse_schemas.call import CostSource
 
@@ -37,106 +37,36 @@ PROVIDER_ALIASES: Final[Mapping[str, str]] = MappingProxyType(
 )
 """OpenTelemetry's provider names → those of genai-prices, where they differ."""
 
+LOCAL_PROVIDERS: Final = frozenset(
+    {
+        "ollama",
+        "ollama_chat",
+        "vllm",
+        "hosted_vllm",
+        "sglang",
+        "tgi",
+        "lm_studio",
+        "lmstudio",
+        "llamacpp",
+        "llama.cpp",
+        "llama_cpp",
+        "llamafile",
+        "localai",
+        "gpt4all",
+        "mlx",
+    }
+)
+"""Servers of models on machines of one's own, as instrumentations name them. Nobody sends a bill for their tokens: they cost
+nothing unless an override has a price."""
+
 MAX_KNOWN: Final = 4096
 """Models whose prices are kept at hand."""
 MAX_UNKNOWN: Final = 1024
 """Unknown models counted by name; later ones are counted together as `*`."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLION: Final = 1_000_000
 
-Rate = tuple[tuple[int, int], ...]
-"""A price by tiers, dearest tier last: (input tokens above which it holds, nano-dollars per million tokens)."""
-
-
-@dataclass(frozen=True, slots=True)
-class ModelPrice:
-    """An operator's price of a model, USD per million tokens."""
-
-    input_usd_per_mtok: float
-    """Input tokens."""
-    output_usd_per_mtok: float
-    """Output tokens."""
-    cache_read_usd_per_mtok: float | None = None
-    """Input tokens read from the cache. Default: as input."""
-    cache_write_usd_per_mtok: float | None = None
-    """Input tokens written to the cache. Default: as input."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """The prices of a model while `active`."""
-
-    active: Callable[[datetime], bool] | None
-    input: Rate
-    output: Rate
-    cache_read: Rate
-    cache_write: Rate
-    request: int = 0
-    """Nano-dollars per request."""
-
-    def cost(self, tokens: Tokens) -> int:
-        """Nano-dollars, rounded up: crossing a tier of input tokens prices all tokens at that tier."""
-        size = tokens.input
-        cached = tokens.cache_read + tokens.cache_write
-        total = max(0, size - cached) * _at(self.input, size) + tokens.output * _at(self.output, size)
-        if cached:
-            total += tokens.cache_read * _at(self.cache_read, size) + tokens.cache_write * _at(self.cache_write, size)
-        return -(-total // _MILLION) + (self.request if total else 0)
-
-
-def _at(rate: Rate, input_tokens: int) -> int:
-    price = rate[0][1]
-    if len(rate) > 1:
-        for start, tier in rate[1:]:
-            if input_tokens > start:
-                price = tier
-    return price
-
-
-def _nano(usd_per_mtok: float | Decimal) -> int:
-    return round(Decimal(str(usd_per_mtok)) * 1_000_000_000)
-
-
-def _rate(price: Any) -> Rate | None:
-    """Of a genai-prices Decimal or TieredPrices; `None` where it names none."""
-    if price is None:
-        return None
-    tiers = getattr(price, "tiers", ())
-    return ((-1, _nano(getattr(price, "base", price))), *((t.start, _nano(t.price)) for t in tiers))
-
-
-def _rates(price: Any, active: Callable[[datetime], bool] | None) -> Rates | None:
-    """Of a genai-prices ModelPrice; `None` where it prices no text tokens."""
-    read_input, read_output = _rate(price.input_mtok), _rate(price.output_mtok)
-    if read_input is None and read_output is None:
-        return None
-    free: Rate = ((-1, 0),)
-    base = read_input or free
-    per_request = round((price.requests_kcount or Decimal(0)) * 1_000_000)
-    return Rates(
-        active,
-        base,
-        read_output or free,
-        _rate(price.cache_read_mtok) or base,
-        _rate(price.cache_write_mtok) or base,
-        per_request,
-    )
-
-
-def _own(price: ModelPrice) -> tuple[Rates, ...]:
-    def rate(usd: float | None) -> Rate:
-        return ((-1, _nano(price.input_usd_per_mtok if usd is None else usd)),)
-
-    return (
-        Rates(
-            None,
-            rate(None),
-            rate(price.output_usd_per_mtok),
-            rate(price.cache_read_usd_per_mtok),
-            rate(price.cache_write_usd_per_mtok),
-        ),
-    )
+_NO_BILL: Final = own(ModelPrice(0, 0))
 
 
 class Prices:
@@ -154,8 +84,8 @@ class Prices:
         fallback_output_usd_per_mtok: float = 15.0,
         overrides: Mapping[str, ModelPrice] = MappingProxyType({}),
     ) -> None:
-        self._fallback = _own(ModelPrice(fallback_input_usd_per_mtok, fallback_output_usd_per_mtok))[0]
-        self._overrides = {name.lower(): _own(price) for name, price in overrides.items()}
+        self._fallback = own(ModelPrice(fallback_input_usd_per_mtok, fallback_output_usd_per_mtok))[0]
+        self._overrides = {name.lower(): own(price) for name, price in overrides.items()}
         self._known: dict[tuple[str, str], tuple[Rates, ...] | None] = {}
         self.unknown_models: Counter[str] = Counter()
         """Calls priced at the fallback, by `provider/model`; bounded."""
@@ -183,7 +113,10 @@ class Prices:
         if len(self._known) >= MAX_KNOWN:
             del self._known[next(iter(self._known))]
         provider, model = key[0].lower(), key[1].lower()
-        found = self._overrides.get(f"{provider}/{model}") or self._overrides.get(model) or _table(provider, model)
+        found = self._overrides.get(f"{provider}/{model}") or self._overrides.get(model)
+        if found is None:
+            local = provider in LOCAL_PROVIDERS or model.partition("/")[0] in LOCAL_PROVIDERS
+            found = _NO_BILL if local else _table(provider, model)
         self._known[key] = found
         return found
 
@@ -201,46 +134,46 @@ def _in_force(found: tuple[Rates, ...], at_ns: int) -> Rates:
     return found[-1]
 
 
-def _candidates(provider: str, model: str) -> Iterable[tuple[str | None, str]]:
-    """Where a model may be listed: with its provider, then with whichever provider its name belongs to."""
-    names = [model, model.rpartition("/")[2]] if "/" in model else [model]
-    for name in names:
-        if provider:
-            yield PROVIDER_ALIASES.get(provider, provider), name
-        yield None, name
+def _candidates(provider: str, model: str) -> Iterable[tuple[str, str]]:
+    """Where a model may be listed: with its provider, then with the provider that its name begins with (`groq/…`), then with
+    whichever provider its name belongs to."""
+    maker, slash, rest = model.partition("/")
+    names = [model, model.rpartition("/")[2]] if slash else [model]
+    if provider:
+        yield from ((provider, name) for name in names)
+    if slash:
+        yield maker, rest
+    yield from (("", name) for name in names)
+
+
+def _listed(provider: str, model: str) -> Iterable[ModelInfo]:
+    """The entries of genai-prices for a model, the best first. Its own look-up remembers every name that it was asked for."""
+    providers = data_snapshot.get_snapshot().providers
+    for owner, name in _candidates(provider, model) if model else ():
+        if owner:
+            found = data_snapshot.find_provider_by_id(providers, PROVIDER_ALIASES.get(owner, owner))
+        else:
+            found = next((p for p in providers if p.model_match is not None and p.model_match.is_match(name)), None)
+        info = found.find_model(name, all_providers=providers) if found else None
+        if info is not None:
+            yield info
 
 
 def _table(provider: str, model: str) -> tuple[Rates, ...] | None:
-    if not model:
-        return None
-    for provider_id, name in _candidates(provider, model):
-        try:
-            _, info = data_snapshot.get_snapshot().find_provider_model(name, None, provider_id, None)
-        except LookupError:
-            continue
-        found = _all_rates(info.prices)
-        if found:
-            return found
-    return None
+    return next((rates for info in _listed(provider, model) if (rates := _all_rates(info.prices))), None)
 
 
 @lru_cache(maxsize=MAX_KNOWN)
 def context_window(provider: str, model: str) -> int:
     """Input tokens that a model takes, from genai-prices' bundled table; 0 where it does not know."""
-    for provider_id, name in _candidates(provider.lower(), model.lower()) if model else ():
-        try:
-            _, info = data_snapshot.get_snapshot().find_provider_model(name, None, provider_id, None)
-        except LookupError:
-            continue
-        if info.context_window:
-            return info.context_window
-    return 0
+    windows = (info.context_window for info in _listed(provider.lower(), model.lower()))
+    return next((window for window in windows if window), 0)
 
 
 def _all_rates(prices: Any) -> tuple[Rates, ...]:
     """genai-prices tries conditional prices last to first, and takes the first where none holds."""
     if not isinstance(prices, list):
-        listed = [_rates(prices, None)]
+        found = [listed(prices, None)]
     else:
-        listed = [_rates(p.prices, p.constraint.active if p.constraint else None) for p in reversed(prices)]
-    return tuple(rates for rates in listed if rates is not None)
+        found = [listed(p.prices, p.constraint.active if p.constraint else None) for p in reversed(prices)]
+    return tuple(rates for rates in found if rates is not None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from spanfuse_processor.config import Config, Pricing
-from spanfuse_processor.core.pricing import ModelPrice, Prices
+from spanfuse_processor.core.pricing import Prices
+from spanfuse_processor.core.rates import ModelPrice
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.otlp.synonyms import load_synonyms
 from spanfuse_schemas import Tokens
