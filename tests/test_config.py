@@ -359,3 +359,44 @@ def test_the_reference_is_made_from_the_models() -> None:
 
 def test_every_key_is_documented() -> None:
     assert "| — |" not in markdown()
+
+
+PRICES = "acme-7: {input_usd_per_mtok: 1, output_usd_per_mtok: 2}\n"
+
+
+def test_prices_may_stand_in_a_file_beside_the_configuration_which_wins_over_it(write: Write) -> None:
+    Path("sub").mkdir()
+    Path("sub/prices.yaml").write_text(PRICES + "acme-8: {input_usd_per_mtok: 3, output_usd_per_mtok: 4}\n")
+    here = "pricing: {file: prices.yaml, models: {acme-8: {input_usd_per_mtok: 5, output_usd_per_mtok: 6}}}\n"
+    Path("sub/spanfuse.yaml").write_text(here)
+    models = load_config(Path("sub/spanfuse.yaml")).pricing.models
+    assert {name: price.input_usd_per_mtok for name, price in models.items()} == {"acme-7": 1, "acme-8": 5}
+
+
+def test_a_file_of_prices_may_be_json(write: Write) -> None:
+    Path("prices.json").write_text('{\n\t"acme-7": {\n\t\t"input_usd_per_mtok": 1, "output_usd_per_mtok": 2\n\t}\n}\n')
+    assert load_config(write("pricing: {file: prices.json}\n")).pricing.models["acme-7"].output_usd_per_mtok == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (PRICES + "acme-8:\n  output_usd_per_mtok: 3\n", "prices:2: acme-8.input_usd_per_mtok: Field required"),
+        (PRICES.replace("1", "-1"), "prices:1: acme-7.input_usd_per_mtok: Input should be greater than or equal to 0"),
+        (PRICES[:-2] + ", cach_read_usd_per_mtok: 1}", "unknown key; did you mean cache_read_usd_per_mtok?"),
+        ("- acme-7\n", "prices:1: must be models, each with its prices"),
+        ("acme-7: {\n", "prices:2: not YAML"),
+        (None, "file.yaml:1: pricing.file: prices: No such file or directory"),
+    ],
+)
+def test_what_is_wrong_with_a_file_of_prices_is_told_with_its_line(write: Write, text: str | None, told: str) -> None:
+    if text is not None:
+        Path("prices").write_text(text)
+    (problem,) = problems(write("pricing: {file: prices}\n"))
+    assert told in problem
+
+
+def test_faults_of_both_files_are_told_at_once(write: Write) -> None:
+    Path("prices").write_text("- 1\n")
+    text = "pricing: {file: prices}\nextensions: {storage: {path: '${env:NOT_SET}'}}\n"
+    assert [problem.partition(": ")[0] for problem in problems(write(text))] == ["file.yaml:2", "prices:1"]

@@ -90,7 +90,9 @@ class Pricing(Section):
     fallback_output_usd_per_mtok: float = Field(default=15.0, ge=0, allow_inf_nan=False)
     """Output tokens of a model without a known price, USD per million."""
     models: dict[str, ModelPricing] = Field(default_factory=dict)
-    """Model, or `provider/model`, → the price to use in place of the list price."""
+    """Model, or `provider/model`, → the price to use in place of the list price, or of none."""
+    file: str = ""
+    """YAML or JSON file of more `models`, relative to this one. `models` here win over it. Default: none."""
 
 
 class Api(Section):

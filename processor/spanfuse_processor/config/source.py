@@ -20,6 +20,8 @@ MAX_VALUES: Final = 20_000
 """Most values, with all aliases replaced by what they stand for: ten lines of aliases of aliases can stand for billions. A file
 with a thousand policies has some ten thousand."""
 
+SECTIONS: Final = "sections (receivers, detectors, …), each with its settings"
+
 _WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None} | {
     word: value for value in (True, False) for word in (str(value), str(value).lower(), str(value).upper())
 }
@@ -65,8 +67,11 @@ class Source:
         self._values = 0
 
     @classmethod
-    def read(cls, name: str, text: str, env: Mapping[str, str]) -> tuple[Self, dict[str, Any]]:
+    def read(cls, name: str, text: str, env: Mapping[str, str], holds: str = SECTIONS) -> tuple[Self, dict[str, Any]]:
         """Parse.
+
+        Args:
+            holds: what is in the file, for messages.
 
         Returns:
             The source, and its data: empty where the file is, or is no mapping.
@@ -94,9 +99,7 @@ class Source:
             return source, {}
         if data is None or isinstance(data, dict):
             return source, data or {}
-        source.problem(
-            root.start_mark.line + 1, (), "must be sections (receivers, detectors, …), each with its settings"
-        )
+        source.problem(root.start_mark.line + 1, (), f"must be {holds}")
         return source, {}
 
     def problem(self, line: int, path: Path, message: str) -> None:
