@@ -1,12 +1,12 @@
-"""Bytes to spans: OTLP in protobuf or JSON, read as tolerantly as the wire allows."""
+"""Bytes to spans and log records: OTLP in protobuf or JSON, read as tolerantly as the wire allows."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
-from spanfuse_processor.otlp.json_reader import read_json
-from spanfuse_processor.otlp.protobuf_reader import read_protobuf
-from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.json_reader import read_json, read_json_logs
+from spanfuse_processor.otlp.protobuf_reader import read_protobuf, read_protobuf_logs
+from spanfuse_processor.otlp.span import LogRecord, Span
 
 Encoding = Literal["protobuf", "json"]
 
@@ -21,6 +21,15 @@ def decode(data: bytes, encoding: Encoding) -> list[Span]:
         DecodeError: `data` is no such request; trying again will not help.
     """
     return read_json(data) if encoding == "json" else read_protobuf(data)
+
+
+def decode_logs(data: bytes, encoding: Encoding) -> list[LogRecord]:
+    """The records of an ExportLogsServiceRequest.
+
+    Raises:
+        DecodeError: `data` is no such request; trying again will not help.
+    """
+    return read_json_logs(data) if encoding == "json" else read_protobuf_logs(data)
 
 
 def sniff(data: bytes) -> Encoding:

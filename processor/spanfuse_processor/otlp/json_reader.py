@@ -1,4 +1,5 @@
-"""OTLP/JSON to spans. Our own reader: protobuf's JSON mapping expects ids in base64 and refuses what it does not know.
+"""OTLP/JSON to spans and log records. Our own reader: protobuf's JSON mapping expects ids in base64 and refuses what it does
+not know.
 
 Keys may be lowerCamelCase or snake_case, ids hex in any case (or base64), enums names or numbers, 64-bit numbers strings
 or numbers; unknown fields are ignored, and a span that is no object becomes one without ids, which the normaliser counts.
@@ -10,13 +11,15 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
 
 import orjson
 
 from spanfuse_processor.errors import DecodeError
-from spanfuse_processor.otlp.span import Span, SpanEvent
+from spanfuse_processor.otlp.span import NO_SPAN, LogRecord, Span, SpanEvent
+
+T = TypeVar("T")
 
 MAX_DEPTH: Final = 32
 """Attribute values nested deeper than this are left out."""
@@ -24,7 +27,18 @@ MAX_DEPTH: Final = 32
 _HEX: Final = re.compile(r"[0-9a-f]+")
 _KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUMER": 5}
 _STATUS: Final = {"OK": 1, "ERROR": 2}
-_SPANS_KEYS: Final = ("resourceSpans", "resource_spans")
+
+
+class _Keys(NamedTuple):
+    """Under which keys a request has its groups, those their scopes, and those their items."""
+
+    groups: tuple[str, str]
+    scopes: tuple[str, str]
+    items: tuple[str, ...]
+
+
+_SPANS: Final = _Keys(("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
+_LOGS: Final = _Keys(("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs"), ("logRecords", "log_records"))
 
 
 def read_json(data: bytes) -> list[Span]:
@@ -33,16 +47,29 @@ def read_json(data: bytes) -> list[Span]:
     Raises:
         DecodeError: `data` is no such request.
     """
+    return _read(data, _SPANS, _span)
+
+
+def read_json_logs(data: bytes) -> list[LogRecord]:
+    """The records of an OTLP/JSON ExportLogsServiceRequest.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    return _read(data, _LOGS, lambda item, _, __: _record(item))
+
+
+def _read(data: bytes, keys: _Keys, read: Callable[[Any, dict[str, Any], str], T]) -> list[T]:
     request = _load(data)
-    if not isinstance(request, dict) or (request and not any(key in request for key in _SPANS_KEYS)):
-        raise DecodeError("not an OTLP JSON request: no object with resourceSpans")
+    if not isinstance(request, dict) or (request and not any(key in request for key in keys.groups)):
+        raise DecodeError(f"not an OTLP JSON request: no object with {keys.groups[0]}")
     return [
-        _span(span, resource, scope)
-        for group in _list(request, *_SPANS_KEYS)
+        read(item, resource, scope)
+        for group in _list(request, *keys.groups)
         for resource in [_attributes(_dict(_get(group, "resource")))]
-        for scoped in _list(group, "scopeSpans", "scope_spans")
+        for scoped in _list(group, *keys.scopes)
         for scope in [_text(_get(_dict(_get(scoped, "scope")), "name"))]
-        for span in _list(scoped, "spans")
+        for item in _list(scoped, *keys.items)
     ]
 
 
@@ -117,12 +144,13 @@ def _from_base64(value: str, size: int) -> str:
 
 
 def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
-    if not isinstance(span, dict):
-        return Span("", "")
+    trace_id, span_id = _id(_get(span, "traceId", "trace_id"), 16), _id(_get(span, "spanId", "span_id"), 8)
+    if not trace_id or not span_id:
+        return NO_SPAN
     status = _dict(span.get("status"))
     return Span(
-        _id(_get(span, "traceId", "trace_id"), 16),
-        _id(_get(span, "spanId", "span_id"), 8),
+        trace_id,
+        span_id,
         _id(_get(span, "parentSpanId", "parent_span_id"), 8),
         _text(span.get("name")),
         _enum(span.get("kind"), _KINDS),
@@ -134,6 +162,20 @@ def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
         _text(status.get("message")),
         scope,
         resource,
+    )
+
+
+def _record(record: Any) -> LogRecord:
+    if not isinstance(record, dict):
+        return LogRecord("", "")
+    return LogRecord(
+        _id(_get(record, "traceId", "trace_id"), 16),
+        _id(_get(record, "spanId", "span_id"), 8),
+        _text(_get(record, "eventName", "event_name")),
+        _int(_get(record, "timeUnixNano", "time_unix_nano"))
+        or _int(_get(record, "observedTimeUnixNano", "observed_time_unix_nano")),
+        _value(record.get("body"), 0),
+        _attributes(record),
     )
 
 

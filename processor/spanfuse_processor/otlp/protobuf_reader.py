@@ -1,4 +1,4 @@
-"""OTLP protobuf to spans."""
+"""OTLP protobuf to spans and log records."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from functools import lru_cache
 from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError as ProtobufError
-from opentelemetry.proto.collector.trace.v1 import trace_service_pb2
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanfuse_processor.errors import DecodeError
-from spanfuse_processor.otlp.span import Span, SpanEvent
+from spanfuse_processor.otlp.span import NO_SPAN, LogRecord, Span, SpanEvent
 
 MAX_DEPTH: Final = 32
 """Attribute values nested deeper than this are left out."""
@@ -24,15 +26,7 @@ def read_protobuf(data: bytes) -> list[Span]:
     Raises:
         DecodeError: `data` is no such request.
     """
-    request: Any = trace_service_pb2.ExportTraceServiceRequest()
-    try:
-        request.ParseFromString(data)
-    except ProtobufError:
-        request = _lenient_request()()
-        try:
-            request.ParseFromString(data)
-        except ProtobufError as error:
-            raise DecodeError(f"not an OTLP protobuf request: {error}") from error
+    request = parse(data, ExportTraceServiceRequest)
     return [
         _span(span, resource, scope)
         for group in request.resource_spans
@@ -41,6 +35,39 @@ def read_protobuf(data: bytes) -> list[Span]:
         for scope in [_text(scoped.scope.name)]
         for span in scoped.spans
     ]
+
+
+def read_protobuf_logs(data: bytes) -> list[LogRecord]:
+    """The records of a protobuf ExportLogsServiceRequest; otherwise as `read_protobuf`.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    request = parse(data, ExportLogsServiceRequest)
+    return [
+        _record(record)
+        for group in request.resource_logs
+        for scoped in group.scope_logs
+        for record in scoped.log_records
+    ]
+
+
+def parse(data: bytes, kind: type[Any]) -> Any:
+    """A request of a generated class; if a text of it is no UTF-8, one of the same fields whose texts are bytes.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    request = kind()
+    try:
+        request.ParseFromString(data)
+    except ProtobufError:
+        request = _lenient(kind.DESCRIPTOR)()
+        try:
+            request.ParseFromString(data)
+        except ProtobufError as error:
+            raise DecodeError(f"not an OTLP protobuf request: {error}") from error
+    return request
 
 
 def _text(value: str | bytes) -> str:
@@ -53,9 +80,12 @@ def _id(value: bytes, size: int) -> str:
 
 
 def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
+    trace_id, span_id = _id(span.trace_id, 16), _id(span.span_id, 8)
+    if not trace_id or not span_id:
+        return NO_SPAN
     return Span(
-        _id(span.trace_id, 16),
-        _id(span.span_id, 8),
+        trace_id,
+        span_id,
         _id(span.parent_span_id, 8),
         _text(span.name),
         span.kind,
@@ -67,6 +97,17 @@ def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
         _text(span.status.message),
         scope,
         resource,
+    )
+
+
+def _record(record: Any) -> LogRecord:
+    return LogRecord(
+        _id(record.trace_id, 16),
+        _id(record.span_id, 8),
+        _text(record.event_name),
+        record.time_unix_nano or record.observed_time_unix_nano,
+        _value(record.body, 0),
+        _attributes(record.attributes),
     )
 
 
@@ -87,18 +128,17 @@ def _value(value: Any, depth: int) -> Any:
     return getattr(value, which)
 
 
-@lru_cache(maxsize=1)
-def _lenient_request() -> type[Any]:
+@lru_cache(maxsize=2)
+def _lenient(message: Descriptor) -> type[Any]:
     """The same message with `bytes` for every `string`: protobuf refuses a whole request for one text that is no UTF-8."""
     pool = descriptor_pool.DescriptorPool()
-    for file in _files(trace_service_pb2.DESCRIPTOR):
+    for file in _files(message.file):
         proto = descriptor_pb2.FileDescriptorProto()
         file.CopyToProto(proto)
-        for message in proto.message_type:
-            _loosen(message)
+        for inner in proto.message_type:
+            _loosen(inner)
         pool.Add(proto)
-    name = trace_service_pb2.ExportTraceServiceRequest.DESCRIPTOR.full_name
-    found: type[Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName(name))
+    found: type[Any] = message_factory.GetMessageClass(pool.FindMessageTypeByName(message.full_name))
     return found
 
 

@@ -1,4 +1,4 @@
-"""A span as every decoder gives it, whatever the encoding it came in."""
+"""Spans and log records as every decoder gives them, whatever the encoding they came in."""
 
 from __future__ import annotations
 
@@ -39,3 +39,21 @@ class Span:
     """Name of the instrumentation scope."""
     resource: dict[str, Any] = field(default_factory=dict)
     """Attributes of the resource, shared by all its spans."""
+
+
+NO_SPAN: Final = Span("", "")
+"""Stands for all spans without ids, whatever else they say: a request of nothing but those must not fill the memory."""
+
+
+@dataclass(slots=True)
+class LogRecord:
+    """A log record. Ids are as those of spans, empty where it was written outside of a span."""
+
+    trace_id: str
+    span_id: str
+    event_name: str = ""
+    """As its own field says; older senders write it into an attribute or the body."""
+    time_ns: int = 0
+    """When it was written, else when it was observed, nanoseconds since the Unix epoch."""
+    body: Any = None
+    attributes: dict[str, Any] = field(default_factory=dict)
