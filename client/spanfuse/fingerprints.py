@@ -176,4 +176,5 @@ def _plain(value: Any) -> Any:
 
 
 def _brought(result: Any, told: str | None) -> Any:
-    return told[:MAX_ERROR_CHARS] or None if result is None and told else _plain(result)
+    nothing = result is None or (isinstance(result, str) and not result)
+    return told[:MAX_ERROR_CHARS] if nothing and told else _plain(result)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -21,8 +24,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanfuse import Guard, session
 from spanfuse.context import carry
-from spanfuse.otel import ContextSpanProcessor
+from spanfuse.fingerprints import MAX_HELD, fingerprinted
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
+from spanfuse.otel import ContextSpanProcessor, PromptSpanProcessor
+from spanfuse.prints import call_prints
 from spanfuse.testing import MemorySubscriber, block, is_blocked
+from tests.otlp.fixtures import says
 
 
 @pytest.fixture
@@ -91,6 +98,142 @@ def test_the_current_trace_names_the_session_of_a_check_that_has_none(tracer: tr
     assert is_blocked(guard) is None
 
 
+MESSAGES = [{"role": "user", "content": "What is moss?"}]
+CALLS = {
+    "role": "assistant",
+    "tool_calls": [{"id": "c", "function": {"name": "search", "arguments": '{"q": "moss"}'}}],
+}
+
+
+def stated(span: dict[str, Any]) -> Prints:
+    found: Prints = Prints.from_json(span[FINGERPRINT_ATTRIBUTE])
+    return found
+
+
+@pytest.fixture
+def sending(exported: InMemorySpanExporter) -> Iterator[TracerProvider]:
+    """Spans leave as `instrument` sends them."""
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(ContextSpanProcessor())
+    provider.add_span_processor(PromptSpanProcessor(exported, schedule_delay_millis=1))
+    yield provider
+    provider.shutdown()
+
+
+def test_a_call_that_is_fingerprinted_says_what_it_asked_and_what_came_back(
+    sending: TracerProvider, exported: InMemorySpanExporter
+) -> None:
+    """On the spans that the instrumentation makes inside; what comes after has none."""
+    tracer = sending.get_tracer("instrumentation")
+    with fingerprinted(MESSAGES) as call:
+        with tracer.start_as_current_span("chat", attributes={"gen_ai.operation.name": "chat"}):
+            tracer.start_span("POST").end()
+        call.reply = CALLS
+    tracer.start_span("after").end()
+    sending.force_flush()
+    found = spans(exported)
+    assert stated(found["chat"]) == stated(found["POST"]) == call_prints(MESSAGES, [CALLS])
+    assert found["chat"]["gen_ai.operation.name"] == "chat"
+    assert FINGERPRINT_ATTRIBUTE not in found["after"]
+
+
+def test_a_span_that_waited_for_its_reply_is_as_it_was(sending: TracerProvider, exported: InMemorySpanExporter) -> None:
+    with fingerprinted(MESSAGES) as call:
+        span = sending.get_tracer("instrumentation", "1.0").start_span("chat", kind=trace.SpanKind.CLIENT)
+        span.add_event("first token")
+        span.set_status(trace.StatusCode.ERROR, "late")
+        span.end()
+        call.reply = "A plant."
+    sending.force_flush()
+    (left,) = exported.get_finished_spans()
+    kept = ("name", "context", "parent", "kind", "start_time", "end_time", "resource", "links", "instrumentation_scope")
+    assert all(getattr(left, field) == getattr(span, field) for field in kept)
+    assert (left.status.description, [event.name for event in left.events]) == ("late", ["first token"])
+
+
+def test_a_stream_is_stated_when_it_has_been_read(sending: TracerProvider, exported: InMemorySpanExporter) -> None:
+    """Its span ends with the last chunk; the reply is what the chunks add up to."""
+
+    def stream() -> Iterator[str]:
+        with sending.get_tracer("instrumentation").start_as_current_span("chat"):
+            yield from ("A ", "plant.")
+
+    with fingerprinted(MESSAGES) as call:
+        call.reply = "".join(stream())
+    sending.force_flush()
+    assert stated(spans(exported)["chat"]).actions == call_prints(MESSAGES, [says("A plant.", "assistant")]).actions
+
+
+def test_a_call_that_fails_states_what_it_asked(sending: TracerProvider, exported: InMemorySpanExporter) -> None:
+    tracer = sending.get_tracer("instrumentation")
+    with pytest.raises(TimeoutError), fingerprinted(MESSAGES), tracer.start_as_current_span("chat"):
+        raise TimeoutError
+    sending.force_flush()
+    assert stated(spans(exported)["chat"]) == call_prints(MESSAGES, None)
+
+
+def test_calls_at_the_same_time_are_told_apart(sending: TracerProvider, exported: InMemorySpanExporter) -> None:
+    async def ask(topic: str) -> None:
+        with fingerprinted(f"What is {topic}?") as call:
+            with sending.get_tracer("instrumentation").start_as_current_span(topic):
+                await asyncio.sleep(0)
+            call.reply = f"About {topic}"
+
+    async def both() -> None:
+        await asyncio.gather(ask("moss"), ask("rope"))
+
+    asyncio.run(both())
+    sending.force_flush()
+    for topic in ("moss", "rope"):
+        asked, answered = says(f"What is {topic}?"), says(f"About {topic}", "assistant")
+        assert stated(spans(exported)[topic]) == call_prints([asked], [answered])
+
+
+def test_another_pipeline_gets_what_was_asked(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
+    """Only spans on the way of `instrument` wait for the reply."""
+    with fingerprinted(MESSAGES) as call:
+        tracer.start_span("chat").end()
+        call.reply = CALLS
+    assert stated(spans(exported)["chat"]) == call_prints(MESSAGES, None)
+
+
+def test_no_more_than_64_spans_wait_for_a_reply(sending: TracerProvider, exported: InMemorySpanExporter) -> None:
+    with fingerprinted(MESSAGES) as call:
+        for _ in range(MAX_HELD + 6):
+            sending.get_tracer("instrumentation").start_span("chat").end()
+        sending.force_flush()
+        assert len(exported.get_finished_spans()) == 6
+        call.reply = CALLS
+    sending.force_flush()
+    assert len(exported.get_finished_spans()) == MAX_HELD + 6
+
+
+def test_a_history_that_the_agent_goes_on_with_is_that_of_the_call(
+    sending: TracerProvider, exported: InMemorySpanExporter
+) -> None:
+    history: list[dict[str, Any]] = [*MESSAGES]
+    with fingerprinted(history) as call:
+        sending.get_tracer("instrumentation").start_span("chat").end()
+        call.reply = CALLS
+        history.append(CALLS)
+    sending.force_flush()
+    assert stated(spans(exported)["chat"]) == call_prints(MESSAGES, [CALLS])
+
+
+def test_the_key_of_all_workers_comes_from_the_environment() -> None:
+    run = agent(
+        """
+        from spanfuse.fingerprints import of_call
+        from spanfuse_schemas.wording import key_id
+        print(key_id() in of_call("What is moss?", None)["spanfuse.fingerprint"], key_id())
+        """,
+        SPANFUSE_FINGERPRINT_KEY="of all workers",
+    )
+    found, key = run.stdout.split()
+    assert found == "True", run.stderr
+    assert re.fullmatch("[0-9a-f]{8}", key)
+
+
 class Receiver:
     """An OTLP/HTTP endpoint that notes spans; GET tells the names of those that came."""
 
@@ -137,10 +280,15 @@ def receiver() -> Iterator[Receiver]:
     running.server.server_close()
 
 
-def agent(code: str, timeout_s: float = 60) -> subprocess.CompletedProcess[str]:
+def agent(code: str, timeout_s: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
     """An agent in an interpreter of its own, where `instrument` may set the global provider."""
     return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=timeout_s, check=False
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+        env={**os.environ, **environment},
     )
 
 
