@@ -10,10 +10,12 @@ from typing import Any, Final
 from spanfuse.drift import sketch
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, is_spoken, read_actions
 from spanfuse.prints import few, input_prints, tool_prints
-from spanfuse_processor.otlp.dialects.dialect import Cut, Dialect, Messages
+from spanfuse_processor.otlp.dialects.dialect import Dialect
+from spanfuse_processor.otlp.dialects.forms import Cut, Messages
+from spanfuse_processor.otlp.dialects.sources import SYSTEM, read_sources
 from spanfuse_processor.otlp.failure import error_message
 from spanfuse_processor.otlp.span import Span
-from spanfuse_processor.otlp.values import find, name
+from spanfuse_processor.otlp.values import bounded, find, name
 from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
 from spanfuse_schemas.fingerprint import action_print, input_print
@@ -108,7 +110,8 @@ def _named(action: Action) -> Action:
 
 def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Content:
     """Of a model call."""
-    messages, reply = dialect.messages(span), dialect.reply(span)
+    messages = read_sources(dialect.input, span, "user")
+    reply = read_sources(dialect.output, span, "assistant")
     stated = stated_prints(span, counters)
     if stated is not None:
         return Content("fingerprint", stated, messages, reply)
@@ -126,7 +129,7 @@ def _drift(span: Span, messages: Messages, reply: Messages, counters: Counter[st
     if messages is None or isinstance(messages, Cut) or isinstance(reply, Cut):
         return None
     try:
-        return sketch(messages, reply, span.attributes.get("gen_ai.system_instructions"))
+        return sketch(messages, reply, find(span.attributes, SYSTEM, span.events))
     except Exception:
         counters["drift_unknown"] += 1
         return None
@@ -143,16 +146,24 @@ def _with_input(messages: Messages, actions: tuple[Action, ...]) -> Prints:
 def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: bool) -> Content:
     """Of a tool execution. A failure without a result is told by its message."""
     attributes = span.attributes
-    tool = name(attributes, dialect.tool_name) or normal_name(span.name)
-    call_id = name(attributes, dialect.tool_call_id)
+    tool = name(attributes, dialect.tool_name) or _tool_of(span.name, dialect.tool_span)
+    call_id = bounded(find(attributes, dialect.tool_call_id, span.events))
     stated = stated_prints(span, counters)
     if stated is not None:
         actions = stated.actions or (Action(tool=tool, print=Fingerprint(), call_id=call_id),)
         return Content("fingerprint", stated.model_copy(update={"actions": actions}))
-    arguments, result = find(attributes, dialect.tool_arguments), find(attributes, dialect.tool_result)
+    arguments = find(attributes, dialect.tool_arguments, span.events)
+    result = find(attributes, dialect.tool_result, span.events)
     if result is None and failed:
         result = error_message(span) or None
     if result is None and any(attributes.get(key) == "" for key in dialect.tool_result if isinstance(key, str)):
         result = ""  # it brought nothing, and says so
     mode: ContentMode = "structure" if arguments is None and result is None else "content"
     return Content(mode, tool_prints(tool, arguments, result, call_id))
+
+
+def _tool_of(span_name: str, around: tuple[str, ...]) -> str:
+    """The name of a tool, from that of its span."""
+    for extra in around:
+        span_name = span_name.removeprefix(extra).removesuffix(extra)
+    return normal_name(span_name)

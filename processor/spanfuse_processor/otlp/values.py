@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import orjson
 
+from spanfuse_processor.otlp.reprs import python_value
+from spanfuse_processor.otlp.span import SpanEvent
 from spanfuse_schemas.names import normal_name
 
 MAX_TOKENS: Final = 100_000_000
@@ -18,15 +22,23 @@ MAX_COST_USD: Final = 100_000.0
 
 
 class JsonKey(NamedTuple):
-    """A field of the JSON object in an attribute."""
+    """A field of the object in an attribute: structured, JSON, or what Python writes for one."""
 
     attribute: str
     field: str
+    """Its name; with dots, also a path: `choices.0.finish_reason`."""
     unless: str = ""
     """Another field of the object: where that holds anything, this one is not all there is."""
 
 
-Keys = tuple[str | JsonKey, ...]
+class EventKey(NamedTuple):
+    """An attribute of the first event of that name that has it."""
+
+    event: str
+    attribute: str
+
+
+Keys = tuple[str | JsonKey | EventKey, ...]
 """Where a value may be, in order."""
 
 
@@ -46,11 +58,13 @@ def load_json(text: str) -> Any:
         raise ValueError("nested too deep") from error
 
 
-def find(attributes: dict[str, Any], keys: Keys) -> Any:
+def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = ()) -> Any:
     """The first value under `keys` that is not empty; `None` where there is none."""
     for key in keys:
         if isinstance(key, str):
             value = attributes.get(key)
+        elif isinstance(key, EventKey):
+            value = _of_event(events, key)
         elif key.attribute in attributes:
             value = _field(attributes[key.attribute], key)
         else:
@@ -60,15 +74,39 @@ def find(attributes: dict[str, Any], keys: Keys) -> Any:
     return None
 
 
+def _of_event(events: Sequence[SpanEvent], key: EventKey) -> Any:
+    found = (event.attributes.get(key.attribute) for event in events if event.name == key.event)
+    return next((value for value in found if value is not None), None)
+
+
 def _field(value: Any, key: JsonKey) -> Any:
-    if isinstance(value, str) and value[:1] == "{":
-        try:
-            value = load_json(value)
-        except ValueError:
-            return None
-    if not isinstance(value, dict) or value.get(key.unless):
+    if isinstance(value, str):
+        value = _object(value)
+    if not isinstance(value, dict) or (key.unless and value.get(key.unless)):
         return None
-    return value.get(key.field)
+    return value[key.field] if key.field in value else _at(value, key.field)
+
+
+def _at(value: Any, path: str) -> Any:
+    for part in path.split("."):
+        if isinstance(value, dict):
+            value = value.get(part)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            return None
+    return value
+
+
+@lru_cache(maxsize=8)
+def _object(text: str) -> Any:
+    """What JSON or Python holds in a text; `None` for anything else. Several keys in a row ask for the same text."""
+    if text[:1] != "{":
+        return None
+    try:
+        return load_json(text)
+    except ValueError:
+        return python_value(text)
 
 
 def name(attributes: dict[str, Any], keys: Keys) -> str:
@@ -79,10 +117,19 @@ def name(attributes: dict[str, Any], keys: Keys) -> str:
 def bounded(value: Any) -> str:
     """A scalar as the text of a name, in its one form; empty for anything else."""
     if isinstance(value, str):
-        return normal_name(value)
+        return normal_name(_unquoted(value) if value[:1] == '"' else value)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
     return normal_name(str(value))
+
+
+def _unquoted(value: str) -> str:
+    """A name that was written as JSON."""
+    try:
+        inner = load_json(value)
+    except ValueError:
+        return value
+    return inner if isinstance(inner, str) else value
 
 
 def number(value: Any) -> float | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from spanfuse_processor.otlp.dialects.detect import Detector
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.genai import GENAI
 from spanfuse_processor.otlp.dialects.openinference import OPENINFERENCE
 from spanfuse_processor.otlp.dialects.openllmetry import OPENLLMETRY
-from spanfuse_processor.otlp.span import Span
 
 DIALECTS: Final[tuple[Dialect, ...]] = (
     OPENINFERENCE,
@@ -16,7 +16,5 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     GENAI,
 )
 
-
-def dialect_of(span: Span) -> Dialect:
-    """The first dialect that knows a span as its own, else the plain conventions."""
-    return next((dialect for dialect in DIALECTS if dialect.detect(span)), GENAI)
+dialect_of: Final = Detector(DIALECTS, GENAI)
+"""Which dialect a span speaks; the plain conventions where none knows it."""

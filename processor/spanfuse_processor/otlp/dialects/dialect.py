@@ -1,54 +1,54 @@
-"""The one shape of a dialect: how its spans are told, and under which keys it keeps what.
+"""The one shape of a dialect, which is data: what tells its spans, under which keys it keeps what, and where its messages are.
 
 A dialect states only what differs from the OpenTelemetry GenAI conventions, whose keys are the defaults here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Literal, NamedTuple
 
+from spanfuse_processor.otlp.dialects import identity
+from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Source
 from spanfuse_processor.otlp.span import KIND_CLIENT, Span
-from spanfuse_processor.otlp.values import JsonKey, Keys
+from spanfuse_processor.otlp.values import EventKey, Keys
 
 Role = Literal["llm", "tool", "agent", "other"]
 """What a span is: only `llm` and `tool` become calls; an `agent` span (chains and workflows too) repeats their sums."""
 
-
-class Cut:
-    """Stands for a content that is there but was cut on its way, so that it has no identity."""
-
-    __slots__ = ("size",)
-
-    def __init__(self, size: int) -> None:
-        self.size = size
+NAME: Final = ""
+"""Stands for the span's name where an attribute is asked for."""
 
 
-Messages = list[Any] | Cut | None
-"""Message dicts, a content without identity, or nothing captured."""
+class Roles(NamedTuple):
+    """What the values of an attribute say of the role of a span."""
 
-OPERATIONS: Final[Mapping[str, Role]] = {
-    "chat": "llm",
-    "generate_content": "llm",
-    "text_completion": "llm",
-    "responses": "llm",
-    "embeddings": "llm",
-    "execute_tool": "tool",
-    "invoke_agent": "agent",
-    "create_agent": "agent",
-    "invoke_workflow": "agent",
-    "agent_step": "agent",
-    "execute_event_loop_cycle": "agent",
-    "plan": "agent",
-    "chain": "agent",
-}
-"""`gen_ai.operation.name` → role."""
+    attribute: str
+    """The attribute, or `NAME`."""
+    values: Mapping[str, Role]
+    """Value → role. A key that begins or ends with `*` stands for all values with that end or beginning."""
 
-SESSION: Final[Keys] = ("session.id", "gen_ai.conversation.id")
-USER: Final[Keys] = ("user.id", "enduser.id", "gen_ai.user", "gen_ai.request.user")
-TEAM: Final[Keys] = ("spanfuse.team", "team.id", "team.name", "team", JsonKey("metadata", "team"))
-AGENT: Final[Keys] = ("gen_ai.agent.name", "agent.name", "agent_name")
+
+OPERATIONS: Final = Roles(
+    "gen_ai.operation.name",
+    {
+        "chat": "llm",
+        "generate_content": "llm",
+        "text_completion": "llm",
+        "responses": "llm",
+        "embeddings": "llm",
+        "execute_tool": "tool",
+        "invoke_agent": "agent",
+        "create_agent": "agent",
+        "invoke_workflow": "agent",
+        "agent_step": "agent",
+        "execute_event_loop_cycle": "agent",
+        "plan": "agent",
+        "chain": "agent",
+    },
+)
+
 INPUT_TOKENS: Final[Keys] = ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens")
 OUTPUT_TOKENS: Final[Keys] = ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens")
 CACHE_READ: Final[Keys] = (
@@ -74,8 +74,17 @@ FINISH: Final[Keys] = (
     "gen_ai.response.finish_reason",
     "anthropic.message.stop_reason",
 )
+PROVIDER: Final[Keys] = ("gen_ai.provider.name", "gen_ai.system")
+RESPONSE_MODEL: Final[Keys] = ("gen_ai.response.model",)
+REQUEST_MODEL: Final[Keys] = ("gen_ai.request.model",)
+TOOL_NAME: Final[Keys] = ("gen_ai.tool.name",)
 TOOL_ARGUMENTS: Final[Keys] = ("gen_ai.tool.call.arguments",)
 TOOL_RESULT: Final[Keys] = ("gen_ai.tool.call.result",)
+TOOL_EVENTS: Final[tuple[Keys, Keys]] = (
+    (EventKey("gen_ai.tool.message", "content"),),
+    (EventKey("gen_ai.choice", "message"), EventKey("gen_ai.tool.message", "result")),
+)
+"""Arguments and result in span events."""
 
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
@@ -100,29 +109,54 @@ class AgentSpan(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Quirks:
+    """Where a dialect means other than what the conventions mean by the same."""
+
+    input_excludes_cache: bool = False
+    """Tokens from and to the cache are not among the input tokens."""
+    reasoning_twice: str = ""
+    """Reasoning tokens were added to output tokens that hold them already, where the model asked for is like this pattern."""
+    made_up_session: bool = False
+    """`gen_ai.conversation.id` is made up where the user gave none: what an ancestor says of the session is surer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A span dialect. Keys are tried in order, the first that has a value wins."""
+    """A span dialect. Keys, and sources of messages, are tried in order; the first that has a value wins."""
 
     name: str
-    """Its name, for counters."""
-    detect: Callable[[Span], bool]
-    """Whether a span speaks it; the registry's first match wins."""
-    messages: Callable[[Span], Messages]
-    """The input messages of a model call."""
-    reply: Callable[[Span], Messages]
-    """The output messages of a model call."""
-    roles: tuple[tuple[str, Mapping[str, Role]], ...] = (("gen_ai.operation.name", OPERATIONS),)
-    """Attribute → its values → role; the first attribute with a value that is listed decides."""
+    """Its name, for counters and for people."""
+
+    scopes: tuple[str, ...] = ()
+    """Instrumentation scopes whose spans speak it, the surest sign; one that ends with `*` is a beginning."""
+    attributes: tuple[str | tuple[str, str], ...] = ()
+    """Attributes, or attributes and a value, that only its own spans have: none that is copied from parent to child, as
+    baggage and session ids are. They tell spans of scopes that no dialect names."""
+    overrides: tuple[str, ...] = ()
+    """Attributes that tell its spans even if another dialect names their scope: those were translated."""
+    span_names: tuple[str, ...] = ()
+    """Beginnings of span names that tell its spans where nothing else does."""
+
+    roles: tuple[Roles, ...] = (OPERATIONS,)
+    """The first whose attribute has a value that is listed decides."""
+    default_role: Role | None = None
+    """Of spans with none of these attributes. Default: `tool` if a tool is named, `llm` for a client span with a model."""
+
+    input: tuple[Source, ...] = INPUT
+    """Sources of the input messages of a model call."""
+    output: tuple[Source, ...] = OUTPUT
+    """Sources of its output messages."""
+
     operation: Keys = ("gen_ai.operation.name",)
-    session: Keys = SESSION
-    user: Keys = USER
-    team: Keys = TEAM
-    agent: Keys = AGENT
+    session: Keys = identity.SESSION
+    user: Keys = identity.USER
+    team: Keys = identity.TEAM
+    agent: Keys = identity.AGENT
     agent_span: AgentSpan | None = None
     """Whose name is the agent's where `agent` has none."""
-    provider: Keys = ("gen_ai.provider.name", "gen_ai.system")
-    response_model: Keys = ("gen_ai.response.model",)
-    request_model: Keys = ("gen_ai.request.model",)
+    provider: Keys = PROVIDER
+    response_model: Keys = RESPONSE_MODEL
+    request_model: Keys = REQUEST_MODEL
     response_id: Keys = ("gen_ai.response.id",)
     input_tokens: Keys = INPUT_TOKENS
     output_tokens: Keys = OUTPUT_TOKENS
@@ -137,9 +171,15 @@ class Dialect:
         ("gen_ai.client.operation.time_to_first_chunk", SECOND),
     )
     """Attribute with the time to the first token, and its unit in nanoseconds."""
+    first_token_at: Keys = ()
+    """Else the time of the first token, in ISO 8601."""
     ttft_events: tuple[str, ...] = ("gen_ai.content.completion.chunk",)
     """Else the first event of one of these names."""
-    tool_name: Keys = ("gen_ai.tool.name",)
-    tool_arguments: Keys = TOOL_ARGUMENTS
-    tool_result: Keys = TOOL_RESULT
-    tool_call_id: Keys = ("gen_ai.tool.call.id",)
+    tool_name: Keys = TOOL_NAME
+    """Name of a tool that was executed; else it is the span's, without `tool_span`."""
+    tool_span: tuple[str, ...] = ("execute_tool ",)
+    """What the names of tool spans begin, or end, with beside the name of the tool."""
+    tool_arguments: Keys = (*TOOL_ARGUMENTS, *TOOL_EVENTS[0])
+    tool_result: Keys = (*TOOL_RESULT, *TOOL_EVENTS[1])
+    tool_call_id: Keys = ("gen_ai.tool.call.id", EventKey("gen_ai.tool.message", "id"))
+    quirks: Quirks = field(default_factory=Quirks)

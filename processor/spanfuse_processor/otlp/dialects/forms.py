@@ -1,0 +1,153 @@
+"""The forms that messages have in attributes, brought to those that `spanfuse.messages` reads.
+
+Known are whole requests and responses (OpenAI Chat and Responses, Anthropic, Gemini, Bedrock), messages as LangChain
+serialises them, and the wrappers of OpenInference. What needs no change is not copied.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from spanfuse_processor.otlp.dialects.parts import as_call, as_part
+from spanfuse_processor.otlp.reprs import python_value
+from spanfuse_processor.otlp.values import load_json
+
+
+class Cut:
+    """Stands for a content that is there but was cut on its way, so that it has no identity."""
+
+    __slots__ = ("size",)
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+
+Messages = list[Any] | Cut | None
+"""Message dicts, a content without identity, or nothing captured."""
+
+MAX_DEPTH: Final = 4
+"""Envelopes within envelopes that are opened."""
+_REQUEST: Final = ("messages", "input", "contents", "prompt")
+_RESPONSE: Final = ("choices", "output", "candidates", "generations", "messages", "message")
+_LANGCHAIN_ROLES: Final = {
+    "human": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+"""`type` of a message → role."""
+_CLASSES: Final = (("Human", "human"), ("AI", "ai"), ("System", "system"), ("Tool", "tool"), ("Function", "function"))
+
+
+def load_text(value: Any) -> Any:
+    """What a text says in JSON, or as Python writes it; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return load_json(value)
+        except ValueError:
+            found = python_value(value)
+            return value if found is None else found
+    return value
+
+
+def as_messages(value: Any, role: str, depth: int = MAX_DEPTH) -> Messages:
+    """Messages from a structured value, its JSON text, or a plain text, which then is one message of `role`."""
+    if isinstance(value, str):
+        value = load_text(_unquoted(value))
+        if isinstance(value, str):
+            if value.lstrip()[:2] in ('{"', '["', "[{", "[["):
+                return Cut(len(value))
+            return [{"role": role, "content": value}] if value else None
+    if isinstance(value, dict):
+        return _opened(value, role, depth)
+    if not isinstance(value, list):
+        return None
+    if value and isinstance(value[0], list):
+        return as_messages(value[0], role, depth)
+    return [as_message(item, role) for item in value]
+
+
+def _unquoted(text: str) -> str:
+    """A text that was written as JSON."""
+    if text[:1] == '"' and text[-1:] == '"':
+        try:
+            inner = load_json(text)
+        except ValueError:
+            return text
+        return inner if isinstance(inner, str) else text
+    return text
+
+
+def _opened(value: dict[str, Any], role: str, depth: int) -> Messages:
+    """Of a message, or of a request or response that holds some."""
+    if "role" in value or "lc" in value or not depth:
+        return [as_message(value, role)]
+    for key in _RESPONSE if role == "assistant" else _REQUEST:
+        inner = value.get(key)
+        if inner is not None and inner != "":
+            return as_messages(inner, role, depth - 1)
+    return [as_message(value, role)]
+
+
+def as_message(item: Any, role: str) -> Any:
+    """A message in a form that is understood; one without a role is of `role`."""
+    if not isinstance(item, dict):
+        return {"role": role, "content": item}
+    if "role" not in item or "message" in item:
+        item = _named(item, role)
+    calls = item.get("tool_calls")
+    if isinstance(calls, list):
+        item = {**item, "tool_calls": [as_call(call) for call in calls]}
+    if "contents" in item and not item.get("content"):
+        item = {**item, "content": item["contents"]}
+    key = "parts" if item.get("parts") is not None else "content"
+    body = item.get(key)
+    if isinstance(body, str) and body[:2] == "[{":
+        body = load_text(body)
+        if not _are_parts(body):
+            return item
+    if isinstance(body, (list, dict)):
+        parts = [as_part(part) for part in (body if isinstance(body, list) else [body])]
+        if calls:
+            parts = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "tool_use")]
+        item = {**item, key: parts}
+    return item
+
+
+def _are_parts(body: Any) -> bool:
+    return isinstance(body, list) and all(isinstance(p, dict) and ("type" in p or "text" in p) for p in body)
+
+
+def _named(item: dict[str, Any], role: str) -> dict[str, Any]:
+    """A message with its role: unwrapped, and of LangChain, whose messages have a type in its place."""
+    if "lc" in item:
+        return _langchain(item.get("kwargs"), str((item.get("id") or [""])[-1]), role)
+    inner = item.get("message")
+    if isinstance(inner, dict):
+        rest = {key: value for key, value in item.items() if key not in ("message", "text", "type")}
+        return {"role": role, **rest, **(_named(inner, role) if "role" not in inner else inner)}
+    if inner is not None and "content" not in item:
+        return {"role": role, **item, "content": inner}
+    kind = item.get("type")
+    if kind in _LANGCHAIN_ROLES:
+        data = item.get("data")
+        return _langchain(data if isinstance(data, dict) else item, str(kind), role)
+    if kind is None and "text" in item and "content" not in item:  # a completion
+        return {"role": role, **item, "content": item["text"]}
+    if kind is None and ("content" in item or "parts" in item or "tool_calls" in item or "function_call" in item):
+        return {"role": role, **item}
+    return item
+
+
+def _langchain(fields: Any, kind: str, role: str) -> dict[str, Any]:
+    if not isinstance(fields, dict):
+        return {"role": role, "content": ""}
+    found = fields.get("type") or next((name for start, name in _CLASSES if kind.startswith(start)), kind)
+    message = {key: value for key, value in fields.items() if key not in ("type", "id")}
+    extra = fields.get("additional_kwargs")
+    if isinstance(extra, dict) and not fields.get("tool_calls"):
+        message |= {key: extra[key] for key in ("tool_calls", "function_call") if extra.get(key)}
+    return {**message, "role": _LANGCHAIN_ROLES.get(str(found), fields.get("role", role))}

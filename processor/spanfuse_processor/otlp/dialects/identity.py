@@ -1,0 +1,74 @@
+"""Whose call a span is: keys of session, user, team and agent, whichever dialect the span speaks.
+
+They are read on spans of every dialect, since users and their span processors set them on any.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from spanfuse_processor.otlp.values import JsonKey, Keys
+
+
+def _under(prefix: str, *names: str) -> tuple[str, ...]:
+    return tuple(f"{prefix}{name}" for name in names)
+
+
+def _within(attribute: str, *names: str) -> tuple[JsonKey, ...]:
+    return tuple(JsonKey(attribute, name) for name in names)
+
+
+_TRACELOOP: Final = "traceloop.association.properties."
+_LANGSMITH: Final = "langsmith.metadata."
+_LANGFUSE: Final = "langfuse.trace.metadata."
+_OLD_VERCEL: Final = "ai.telemetry.metadata."
+_VERCEL: Final = "ai.settings.context."
+
+SESSION: Final[Keys] = (
+    "session.id",
+    "gen_ai.conversation.id",
+    "langfuse.session.id",
+    *_under(_TRACELOOP, "session_id", "conversation_id", "chat_id", "thread_id", "session.id"),
+    *_under(_LANGSMITH, "session_id", "conversation_id", "thread_id"),
+    *_under(_OLD_VERCEL, "sessionId", "session_id", "conversationId", "chatId", "threadId", "thread_id"),
+    *_under(_VERCEL, "sessionId", "session_id", "conversationId", "chatId", "threadId", "thread_id"),
+    "gcp.vertex.agent.session_id",
+    "mlflow.trace.session",
+    *_within("metadata", "session_id", "thread_id", "conversation_id"),
+)
+USER: Final[Keys] = (
+    "user.id",
+    "enduser.id",
+    "langfuse.user.id",
+    *_under(_TRACELOOP, "user_id", "customer_id", "user.id"),
+    _LANGSMITH + "user_id",
+    *_under(_OLD_VERCEL, "userId", "user_id"),
+    *_under(_VERCEL, "userId", "user_id"),
+    "mlflow.trace.user",
+    "llm.user",
+    "gen_ai.user",
+    "gen_ai.request.user",
+    *_under("metadata.user_api_key_", "end_user_id", "user_id", "user_email"),
+    JsonKey("metadata", "user_id"),
+)
+TEAM: Final[Keys] = (
+    "spanfuse.team",
+    "team.id",
+    "team.name",
+    "team",
+    *_under("metadata.user_api_key_", "team_alias", "team_id"),
+    *_under(_TRACELOOP, "team", "team_id"),
+    *_under(_LANGFUSE, "team", "team_id"),
+    *_under(_LANGSMITH, "team", "team_id"),
+    *_under(_OLD_VERCEL, "team", "teamId"),
+    *_under(_VERCEL, "team", "teamId"),
+    "mlflow.traceTag.team",
+    *_within("metadata", "team", "team_id"),
+)
+AGENT: Final[Keys] = (
+    "gen_ai.agent.name",
+    "agent.name",
+    "agent_name",
+    _LANGSMITH + "lc_agent_name",
+    JsonKey("metadata", "lc_agent_name"),
+)
