@@ -9,6 +9,8 @@ from typing import Any, Final
 COUNTERS: Final[Mapping[str, str]] = {
     "requests": "OTLP requests taken",
     "spans": "spans in them",
+    "log_records": "log records in them",
+    "dropped_metrics": "OTLP requests with metrics, which are answered and dropped",
     "rejected_spans": "spans that could not be taken: without ids, or unreadable",
     "calls": "calls counted: model calls and tool executions",
     "batches": "groups of calls applied together that came to a charge",
@@ -39,7 +41,8 @@ COUNTERS: Final[Mapping[str, str]] = {
 
 FAMILIES: Final[Mapping[str, str]] = {
     "detections": "detections, by rule",
-    "ingest": "spans that made no call, by reason, and repairs",
+    "ingest": "spans that made no call, by reason; repairs; calls without usage (`usage_estimated`) or a price (`unpriced`); "
+    "log records with the content of a span (`logs_joined`), and those without use",
 }
 """Name → what is counted, for counters with a second name: `family/name`."""
 

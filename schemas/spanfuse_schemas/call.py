@@ -176,9 +176,9 @@ class Call(Record):
     model: str = ""
     """Model that answered, else the one that was asked."""
     tokens: Tokens = Tokens()
-    """Tokens by class; zeros where `usage_estimated` or the call failed."""
+    """Tokens by class; zeros where nothing was used, or nothing is known of it."""
     usage_estimated: bool = False
-    """No usage was reported; the tokens are an estimate from sizes."""
+    """Some of the tokens are an estimate from sizes, since they were not reported, or a lower bound: the call was broken off."""
     cost_nano_usd: int = Field(default=0, ge=0)
     """Cost, nano-dollars (1e-9 USD)."""
     cost_source: CostSource = "unknown"

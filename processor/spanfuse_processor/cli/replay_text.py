@@ -53,7 +53,7 @@ def _coverage(report: Report) -> Table:
     for name, meaning in COVERAGE.items():
         made.add_row(str(counts[name]), share(counts[name], counts[SHARE_OF.get(name, "")]), meaning)
     for reason, number in sorted(report.ingest.items()):
-        made.add_row(str(number), "", f"spans that ingest counted as: {reason}")
+        made.add_row(str(number), "", f"counted by ingest as: {reason}")
     made.add_row(str(report.undecodable), "", "undecodable requests and files")
     return made
 

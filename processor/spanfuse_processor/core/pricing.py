@@ -100,10 +100,9 @@ class Prices:
         found = self._known[key] if key in self._known else self._look_up(key)
         if found is not None:
             return _in_force(found, at_ns).cost(tokens), "computed"
-        cost = self._fallback.cost(tokens)
-        if cost:
+        if tokens.input or tokens.output:
             self._count(f"{provider}/{model}")
-        return cost, "fallback"
+        return self._fallback.cost(tokens), "fallback"
 
     def _count(self, name: str) -> None:
         full = len(self.unknown_models) >= MAX_UNKNOWN and name not in self.unknown_models

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
-from spanfuse_processor.otlp.content import Content, model_content, tool_content
+from spanfuse_processor.otlp.content import model_content, tool_content
+from spanfuse_processor.otlp.cost import Costs, Pricing
 from spanfuse_processor.otlp.dialects import dialect_of
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Role, role_by_operation
 from spanfuse_processor.otlp.failure import error_class, error_type
@@ -15,10 +16,9 @@ from spanfuse_processor.otlp.nested import Candidate, seen_once
 from spanfuse_processor.otlp.provider import provider_and_model
 from spanfuse_processor.otlp.span import Span
 from spanfuse_processor.otlp.traces import Node, Traces
-from spanfuse_processor.otlp.usage import finish_reason, read_usage, reported_cost, ttft_ns
+from spanfuse_processor.otlp.usage import ending, finish_reason, ttft_ns
 from spanfuse_processor.otlp.values import Keys, bounded, find, name, number
-from spanfuse_schemas import Call, CallBatch, Tokens
-from spanfuse_schemas.call import CostSource
+from spanfuse_schemas import Call, CallBatch
 
 logger = logging.getLogger(__name__)
 
@@ -38,17 +38,8 @@ _OPERATIONS: Final = {
 }
 
 
-NOTHING: Final = Tokens()
-
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-class Pricing(Protocol):
-    """What a call costs: `spanfuse_processor.core.pricing.Prices`, or whatever else can tell."""
-
-    def cost(self, provider: str, model: str, tokens: Tokens, at_ns: int) -> tuple[int, CostSource]:
-        """Nano-dollars, and where they come from."""
 
 
 class _View(NamedTuple):
@@ -74,10 +65,10 @@ class Normaliser:
     """
 
     def __init__(self, prices: Pricing) -> None:
-        self.prices = prices
         self.counters: Counter[str] = Counter()
         """Spans that made no call, by reason (`agent`, `other`, `invalid`, `nested`, `failed`), and what was repaired."""
         self._failures: set[str] = set()
+        self._costs = Costs(prices, self.counters)
         self._traces = Traces()
 
     def batch(self, spans: Iterable[Span], received_ns: int) -> CallBatch:
@@ -145,35 +136,21 @@ class Normaliser:
         error = error_type(span)
         provider, model = provider_and_model(span, dialect)
         base = self._base(view, received_ns)
-        usage = self._usage(span, dialect, content, error, provider, model, base["end_ns"])
+        finish = "" if error else finish_reason(span, dialect, content.reply)
+        ended = ending(span, error, finish)
         call = Call(
             kind="llm",
             **base,
             provider=provider,
             model=model,
-            finish_reason="" if error else finish_reason(span, dialect, content.reply),
+            finish_reason=finish,
             error_type=error,
             error_class=error_class(span, error) if error else "",
             ttft_ns=ttft_ns(span, dialect),
-            **usage,
+            **self._costs.of(span, dialect, content, ended, (provider, model), base["end_ns"]),
             **content.fields(),
         )
         return Candidate(call, span.scope, name(span.attributes, dialect.response_id))
-
-    def _usage(
-        self, span: Span, dialect: Dialect, content: Content, error: str, provider: str, model: str, at_ns: int
-    ) -> dict[str, Any]:
-        """Tokens and cost. A failure has those that were reported."""
-        texts = None if error else (content.messages, content.reply)
-        known, estimated = read_usage(span, dialect, texts, self.counters)
-        if error and known == NOTHING:
-            return {}
-        reported = reported_cost(span, dialect, self.counters)
-        cost, source = (reported, "reported") if reported else self.prices.cost(provider, model, known, at_ns)
-        if estimated:
-            self.counters["usage_estimated"] += 1
-            source = source if cost else "unknown"
-        return {"tokens": known, "usage_estimated": estimated, "cost_nano_usd": cost, "cost_source": source}
 
     def _tool_call(self, view: _View, received_ns: int) -> Candidate:
         span, dialect, _, _ = view

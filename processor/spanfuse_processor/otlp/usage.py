@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from typing import Any, Final, NamedTuple
+from fnmatch import fnmatchcase
+from typing import Any, Final, Literal, NamedTuple
 
 from spanfuse_processor.otlp.dialects.dialect import Dialect
+from spanfuse_processor.otlp.dialects.forms import Cut
 from spanfuse_processor.otlp.span import Span
-from spanfuse_processor.otlp.values import MAX_COST_USD, MAX_TOKENS, bounded, find, load_json, number, tokens
+from spanfuse_processor.otlp.values import MAX_COST_USD, bounded, find, load_json, name, number, tokens
 from spanfuse_schemas import Tokens
+from spanfuse_schemas.names import MAX_NAME
 
 CHARS_PER_TOKEN: Final = 4
 """Where usage is missing, a token is taken to be this many characters."""
@@ -26,7 +30,15 @@ _FINISH: Final = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed", "complete", "eos"), "stop"),
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "incomplete"), "length"),
     **dict.fromkeys(("content_filter", "refusal", "safety"), "content_filter"),
+    **dict.fromkeys(("cancelled", "canceled", "abort", "aborted", "interrupted"), "cancelled"),
 }
+_BROKEN_OFF: Final = re.compile(
+    r"cancel|\babort|abort(?:ed)?error|generator.?exit|interrupt|client.?disconnect", re.IGNORECASE
+)
+"""Types and messages of errors by which the caller ends a call."""
+
+
+Ending = Literal["complete", "failed", "broken off"]
 
 
 class Usage(NamedTuple):
@@ -34,39 +46,89 @@ class Usage(NamedTuple):
 
     tokens: Tokens
     estimated: bool
+    """Some of them are an estimate, or a lower bound: the call was broken off."""
 
 
-def read_usage(span: Span, dialect: Dialect, content: tuple[Any, Any] | None, counters: Counter[str]) -> Usage:
+def read_usage(span: Span, dialect: Dialect, messages: Any, reply: Any, ended: Ending, counters: Counter[str]) -> Usage:
     """The tokens that were reported, with estimates in place of those that were not.
 
+    A failure of which nothing was reported used nothing. A call that was broken off used at least what was reported, and what
+    it had brought by then: a stream that is cancelled often reports its first chunk alone.
+
     Args:
-        content: input and output messages, from whose size missing counts are estimated; `None`: they are 0, since a
-            failure of which nothing was reported used nothing.
+        messages: input messages, from whose size missing counts are estimated.
+        reply: output messages; likewise.
     """
-    attributes = span.attributes
-    fresh = tokens(attributes, dialect.input_tokens, counters)
+    said = _reported(span, dialect, counters)
+    if ended == "failed":
+        return Usage(_tokens(said), False)
+    broken = ended == "broken off"
+    no_input = said.input is None and not said.read + said.write
+    no_output = said.output is None and not (said.input is not None and reply is None)
+    brought = characters(reply) // CHARS_PER_TOKEN if no_output or broken else 0
+    output = max(said.output or 0, brought)
+    sent = no_input and (output or not broken)
+    found = said._replace(input=_sent(span, messages) if sent else said.input, output=output)
+    return Usage(_tokens(found), no_input or no_output or broken)
+
+
+class _Reported(NamedTuple):
+    input: int | None
+    """Those of the cache included; `None`: not reported."""
+    output: int | None
+    read: int
+    write: int
+    reasoning: int
+
+
+def _reported(span: Span, dialect: Dialect, counters: Counter[str]) -> _Reported:
+    attributes, quirks = span.attributes, dialect.quirks
+    total = tokens(attributes, dialect.input_tokens, counters)
     output = tokens(attributes, dialect.output_tokens, counters)
     read = tokens(attributes, dialect.cache_read, counters) or 0
     write = tokens(attributes, dialect.cache_write, counters) or 0
     reasoning = tokens(attributes, dialect.reasoning, counters) or 0
-    no_input = content is not None and fresh is None and not read + write
-    no_output = content is not None and output is None and not (fresh is not None and content[1] is None)
-    if content is not None and no_input:
-        overhead = sum(len(v) for key in _OVERHEAD_KEYS if isinstance(v := attributes.get(key), str))
-        fresh = (characters(content[0]) + overhead) // CHARS_PER_TOKEN
-    if content is not None and no_output:
-        output = characters(content[1]) // CHARS_PER_TOKEN
-    total, out = fresh or 0, output or 0
-    if read + write > total:
-        total += read + write
-    found = Tokens(
-        input=min(total, MAX_TOKENS), output=out, cache_read=read, cache_write=write, reasoning=min(reasoning, out)
+    if quirks.input_excludes_cache or read + write > (total or 0):
+        total = (total or 0) + read + write if total is not None or read + write else None
+    if output and reasoning and quirks.reasoning_twice and _asked(span, dialect, quirks.reasoning_twice):
+        output = max(output - reasoning, reasoning)
+    return _Reported(total, output, read, write, reasoning)
+
+
+def _asked(span: Span, dialect: Dialect, pattern: str) -> bool:
+    return fnmatchcase(name(span.attributes, dialect.request_model), pattern)
+
+
+def _tokens(found: _Reported) -> Tokens:
+    output = found.output or 0
+    return Tokens(
+        input=found.input or 0,
+        output=output,
+        cache_read=found.read,
+        cache_write=found.write,
+        reasoning=min(found.reasoning, output),
     )
-    return Usage(found, no_input or no_output)
+
+
+def _sent(span: Span, messages: Any) -> int:
+    """What the input comes to, by its size."""
+    overhead = sum(len(text) for key in _OVERHEAD_KEYS if isinstance(text := span.attributes.get(key), str))
+    return (characters(messages) + overhead) // CHARS_PER_TOKEN
+
+
+def ending(span: Span, error: str, finish: str) -> Ending:
+    """How a call ended, by the type of its error, or its finish reason. Broken off is one whose caller left before the answer
+    was complete, so that what is known of it is a lower bound."""
+    said = span.status_message if error == "error" else error
+    if finish == "cancelled" or (len(said) <= MAX_NAME and _BROKEN_OFF.search(said)):
+        return "broken off"
+    return "failed" if error else "complete"
 
 
 def characters(value: Any) -> int:
-    """Characters of all texts within messages."""
+    """Characters of all texts within messages, or of what they were before they were cut."""
+    if isinstance(value, Cut):
+        return value.size
     total = 0
     todo = [value]
     for item in todo:  # it grows while it is walked
