@@ -1,6 +1,6 @@
 """The wire contracts of spanfuse: what travels in its topics, and how it is read."""
 
-from spanfuse_schemas.call import Action, Call, CallBatch, Drift, Fingerprint, Message, Reset, Tokens
+from spanfuse_schemas.call import Action, Alias, Call, CallBatch, Drift, Fingerprint, Message, Moved, Reset, Tokens
 from spanfuse_schemas.charge import Charge, ChargeBatch, Grown
 from spanfuse_schemas.decision import Decision, LoopPrint
 from spanfuse_schemas.detection import Detection, Evidence
@@ -10,6 +10,7 @@ from spanfuse_schemas.record import SCHEMA_VERSION, Record
 __all__ = [
     "SCHEMA_VERSION",
     "Action",
+    "Alias",
     "Call",
     "CallBatch",
     "Charge",
@@ -22,6 +23,7 @@ __all__ = [
     "Grown",
     "LoopPrint",
     "Message",
+    "Moved",
     "Override",
     "Policy",
     "Record",

@@ -192,6 +192,10 @@ class Call(Record):
     `tool`; empty for a success."""
     ttft_ns: int = 0
     """Time to first token, nanoseconds; 0 where unknown."""
+    response: str = Field(default="", max_length=16, pattern=_HEX)
+    """Hash of the provider's response id: spans with the same one tell of the same call; empty where unknown."""
+    repeats: str = Field(default="", max_length=16, pattern=_HEX)
+    """Id of a model span inside this one, which tells of the same call and came in an earlier request; empty: none did."""
     progress: int | None = Field(default=None, ge=0)
     """What the agent says it has achieved, as a count that only grows (`spanfuse.progress`); none: it does not say."""
     content: ContentMode = "structure"
@@ -245,6 +249,48 @@ class Reset(Record):
     """Who ordered it."""
 
 
+class Alias(Record):
+    """What the span of an ancestor says of calls that were counted before it came: whose they are."""
+
+    trace_id: str
+    """Their trace."""
+    span_id: str
+    """The span that says so: with `session` the identity under which the record counts once."""
+    session: str
+    """Session under which they were counted."""
+    into: str = ""
+    """Session to which all belong that were counted under the trace alone; empty: they stay."""
+    from_ns: int = 0
+    """Calls that began from then on, …"""
+    to_ns: int = 0
+    """… until then, nanoseconds since the Unix epoch."""
+    user: str = ""
+    """User to whom `calls` are charged; empty: they were, or nobody is known."""
+    team: str = ""
+    """Team to which they are charged; likewise."""
+    calls: int = Field(default=0, ge=0)
+    """Model calls that had no user or team so far."""
+    cost_nano_usd: int = Field(default=0, ge=0)
+    """Their cost, nano-dollars."""
+    input_tokens: int = Field(default=0, ge=0)
+    """Their input tokens."""
+    output_tokens: int = Field(default=0, ge=0)
+    """Their output tokens."""
+
+
+class Moved(Record):
+    """What was counted under a trace, on its way to the session to which it belongs."""
+
+    session: str
+    """Where it goes."""
+    origin: str
+    """Where it was counted, such as `trace:5b8e…`."""
+    at_ns: int
+    """End of its last call, nanoseconds since the Unix epoch."""
+    state: str
+    """The session's state as this build keeps it, in base64."""
+
+
 class CallBatch(Record):
     """One message of the topic `spanfuse.calls`: all that one incoming batch holds for one partition."""
 
@@ -254,3 +300,7 @@ class CallBatch(Record):
     """The calls, in the order of their ends as far as the batch knows it."""
     resets: tuple[Reset, ...] = ()
     """Orders to reset, applied before the calls."""
+    aliases: tuple[Alias, ...] = ()
+    """What is known by now of calls that were counted before, applied after the calls."""
+    moved: tuple[Moved, ...] = ()
+    """What comes from elsewhere, applied before the calls."""

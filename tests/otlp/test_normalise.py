@@ -68,6 +68,8 @@ def test_a_model_call_is_read_whole() -> None:
         "error_type": "",
         "error_class": "",
         "ttft_ns": SECOND // 4,
+        "response": "",
+        "repeats": "",
         "progress": None,
         "content": "content",
         "history": 3,
@@ -567,8 +569,27 @@ class TestNested:
         (found,) = self.pair({"gen_ai.response.id": "r1", "session.id": "s"}, {"gen_ai.response.id": "r1"} | none)
         assert (found.tokens.input, found.usage_estimated, found.session) == (100, False, "s")
 
-    def test_different_responses_are_different_calls(self) -> None:
-        assert len(self.pair({"gen_ai.response.id": "r1"}, {"gen_ai.response.id": "r2"})) == 2
+    def test_an_instrumentation_that_makes_ids_of_its_own_hides_none_and_adds_none(self) -> None:
+        assert len(self.pair({"gen_ai.response.id": "msg_1"}, {"gen_ai.response.id": "chatcmpl-2"})) == 1
+
+    def test_different_responses_of_one_instrumentation_are_different_calls(self) -> None:
+        outer, inner = ({"gen_ai.response.id": f"r{i}"} for i in (1, 2))
+        assert len(calls(chat(id=2, parent=1, at=1, attributes=inner), chat(id=1, lasts=3, attributes=outer))) == 2
+
+    def test_the_inner_span_knows_the_tokens_best(self) -> None:
+        """R080."""
+        (found,) = self.pair({"gen_ai.usage.cache_read.input_tokens": 90}, {})
+        assert (found.span_id[-1], found.tokens.input, found.tokens.cache_read) == ("1", 100, 90)
+
+    def test_an_attempt_that_failed_within_a_call_is_counted_beside_it(self) -> None:
+        failed = {"error.type": "500", "gen_ai.usage.input_tokens": None, "gen_ai.usage.output_tokens": None}
+        assert [(c.error_type, c.tokens.input) for c in self.pair(failed, {})] == [("500", 0), ("", 100)]
+
+    def test_a_span_recorded_twice_under_two_ids_counts_once(self) -> None:
+        """R082."""
+        using = normaliser()
+        assert len(calls(chat(id=1, parent=9), chat(id=2, parent=9), using=using)) == 1
+        assert using.counters["nested"] == 1
 
     def test_spans_beside_each_other_with_one_response_are_one_call(self) -> None:
         """OpenLLMetry and Anthropic's own instrumentation give each its own trace."""
@@ -581,9 +602,10 @@ class TestNested:
         same = {"gen_ai.response.id": "r1"}
         assert len(calls(*(chat(id=i, at=i, attributes=same) for i in range(1, 6)))) == 5
 
-    def test_a_model_span_around_a_whole_loop_hides_no_call(self) -> None:
+    def test_a_model_span_around_a_whole_loop_only_sums_it_up(self) -> None:
+        """R077, R078."""
         inner = [chat(id=i, parent=1, at=i, attributes={"gen_ai.response.id": f"r{i}"}) for i in range(2, 5)]
-        assert len(calls(*inner, chat(id=1, lasts=9))) == 4
+        assert [c.span_id[-1] for c in calls(*inner, chat(id=1, lasts=9))] == ["2", "3", "4"]
 
 
 @settings(max_examples=150, deadline=None)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from spanfuse_processor.core.scopes.buckets import CALLS, COST, STEPS, bucket
 from spanfuse_processor.core.session import Roster, SessionState
-from spanfuse_schemas import Call, Charge, Detection, Grown
+from spanfuse_schemas import Alias, Call, Charge, Detection, Grown
 from spanfuse_schemas.charge import MAX_NAMES, hashed_name
 from spanfuse_schemas.scope_rules import Adaptive
 
@@ -66,6 +66,8 @@ class Ledger:
         self._trace_members: set[tuple[str, str, str]] = set()
         """The same of traces, the trace first."""
         self._agents: dict[str, _Agent] = {}
+        self._late: dict[str, Sums] = {}
+        """What users and teams owe for calls of earlier batches, by scope."""
 
     def add(self, call: Call, session: SessionState, owner: str, adaptive: Adaptive) -> None:
         """Add a model call that was counted.
@@ -150,6 +152,17 @@ class Ledger:
         sums = self._sums.setdefault((name, call.user, call.team, call.model), list(_NOTHING))
         sums[7] = max(sums[7], call.end_ns)
 
+    def owe(self, alias: Alias) -> None:
+        """Charge to a user or a team calls that were counted before they were known."""
+        for kind, name in (("user", alias.user), ("team", alias.team)):
+            if name:
+                sums = self._late.setdefault(f"{kind}:{name}", list(_NOTHING))
+                sums[0] += alias.cost_nano_usd
+                sums[1] += alias.calls
+                sums[2] += alias.input_tokens
+                sums[3] += alias.output_tokens
+                sums[7], sums[8] = max(sums[7], alias.to_ns), max(sums[8], alias.from_ns)
+
     def charges(self, source: str, offset: int) -> list[Charge]:
         """One charge per scope, identified by where the batch came from."""
         scopes: dict[str, Sums] = {}
@@ -158,6 +171,8 @@ class Ledger:
             for kind, name in names:
                 if name:
                     _join(scopes.setdefault(f"{kind}:{name}", list(_NOTHING)), sums)
+        for scope, sums in self._late.items():
+            _join(scopes.setdefault(scope, list(_NOTHING)), sums)
         for owner in self._agents:
             scopes.setdefault(f"agent:{owner}", list(_NOTHING))
         at_ns = max((sums[7] for sums in scopes.values()), default=0)

@@ -7,18 +7,22 @@ call, and the host brings the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from spanfuse_processor.core import breaker
+from spanfuse_processor.core import breaker, moving
 from spanfuse_processor.core.charges import Ledger, owner_of
 from spanfuse_processor.core.circuit import is_told, reset_by
-from spanfuse_processor.core.detectors import Watchers, sight, watching
+from spanfuse_processor.core.detectors import Detector, Watchers, sight, watching
 from spanfuse_processor.core.finding import Finding
+from spanfuse_processor.core.recent import Counted
 from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
 from spanfuse_processor.core.session import MAX_TOOLS, OTHER, SessionState
 from spanfuse_processor.core.turn import Turn, fold
-from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy, Rules
+from spanfuse_schemas import Alias, Call, CallBatch, Charge, Decision, Detection, Moved, Policy, Rules
+
+Load = Callable[[str], SessionState | None]
+"""Gives the live state of a session, a new one included; none if the batch at hand was applied to it before."""
 
 
 @dataclass(slots=True)
@@ -34,10 +38,35 @@ class Outcome:
     """Calls whose span the session had counted before."""
     late: int = 0
     """Calls that ended before all that the session remembers: duplicates, or too late to tell."""
+    nested: int = 0
+    """Calls of which another span had told before."""
     redelivered: int = 0
     """Calls that the host had applied to their session before."""
+    moved: list[Moved] = field(default_factory=list)
+    """What goes to sessions that live elsewhere."""
+    forwarded: list[Call] = field(default_factory=list)
+    """Calls of traces that belong to sessions which live elsewhere."""
     touched: dict[str, SessionState] = field(default_factory=dict)
     """The sessions whose state changed."""
+
+
+class _Run:
+    """A batch while it is applied."""
+
+    __slots__ = ("_load", "_states", "ledger", "lives_here", "out")
+
+    def __init__(self, load: Load, lives_here: Callable[[str], bool]) -> None:
+        self._load = load
+        self._states: dict[str, SessionState | None] = {}
+        self.lives_here = lives_here
+        self.out = Outcome()
+        self.ledger = Ledger()
+
+    def state(self, key: str) -> SessionState | None:
+        """The state for this batch; a session that the batch has begun to change stays the same object to its end."""
+        if key not in self._states:
+            self._states[key] = self._load(key)
+        return self._states[key]
 
 
 class Pipeline:
@@ -55,34 +84,77 @@ class Pipeline:
     def policy(self, policy: Policy) -> None:
         self._policy = policy
         self._book = RuleBook(policy)
-        self._watchers: dict[int, tuple[Rules, Watchers]] = {}
+        self._watchers: dict[tuple[int, bool], tuple[Rules, Watchers]] = {}
 
     def process(
-        self, batch: CallBatch, load: Callable[[str], SessionState | None], *, source: str, offset: int
+        self,
+        batch: CallBatch,
+        load: Load,
+        *,
+        source: str,
+        offset: int,
+        lives_here: Callable[[str], bool] = lambda session: True,
     ) -> Outcome:
-        """Apply a batch: its resets, then its calls in order.
+        """Apply a batch: what comes from elsewhere, its resets, then its calls in order, then what they turn out to be.
 
         Args:
-            load: gives the live state of a session, a new one included; none if the batch was applied to it before.
+            load: gives the states.
             source: where the batch came from, such as `spanfuse.calls-3`.
             offset: its position there; with `source` the identity of the charges.
+            lives_here: whether `load` can give a session; what belongs to another is in the outcome, for the host to send.
         """
-        out, ledger = Outcome(), Ledger()
-        states: dict[str, SessionState | None] = {}
+        run = _Run(load, lives_here)
+        out = run.out
+        for moved in batch.moved:
+            self._arrive(moved, run)
         for reset in batch.resets:
             kind, _, name = reset.key.partition(":")
-            state = _loaded(states, name, load) if kind == "session" else None
+            state = run.state(name) if kind == "session" else None
             if state is not None:
                 out.touched[name] = state
                 out.decisions.append(self.reset(state, reset.at_ns, reset.actor))
         for call in batch.calls:
-            state = _loaded(states, call.session, load)
-            if state is None:
-                out.redelivered += 1
-            elif self._enter(state, call, out, ledger):
-                out.touched[call.session] = state
-        out.charges = ledger.charges(source, offset)
+            self._one(call, run)
+        for alias in batch.aliases:
+            self._know(alias, run)
+        out.charges = run.ledger.charges(source, offset)
         return out
+
+    def _one(self, call: Call, run: _Run) -> None:
+        state = run.state(call.session)
+        if state is not None and state.ways is not None and (into := moving.way_of(state, call.start_ns)):
+            call = call.model_copy(update={"session": into, "session_source": "inherited"})
+            if not run.lives_here(into):
+                run.out.forwarded.append(call)
+                return
+            state = run.state(into)
+        if state is None:
+            run.out.redelivered += 1
+        elif self._enter(state, call, run):
+            run.out.touched[call.session] = state
+
+    def _know(self, alias: Alias, run: _Run) -> None:
+        """What is known by now of calls that were counted before."""
+        out, state = run.out, run.state(alias.session)
+        if state is None or not (state.calls or state.tools or state.ways):
+            return  # nothing of it was counted here
+        if alias.calls and state.seen.add(int(alias.span_id, 16), alias.to_ns) == "new":
+            run.ledger.owe(alias)
+        if alias.into and alias.into != alias.session:
+            moved, told = moving.leave(state, alias, self._policy.mode)
+            out.decisions += told
+            if moved is not None and run.lives_here(alias.into):
+                self._arrive(moved, run)
+            elif moved is not None:
+                out.moved.append(moved)
+        out.touched[alias.session] = state
+
+    def _arrive(self, moved: Moved, run: _Run) -> None:
+        state = run.state(moved.session)
+        told = moving.arrive(state, moved, self._policy.mode) if state is not None else None
+        if state is not None and told is not None:
+            run.out.decisions += told
+            run.out.touched[moved.session] = state
 
     def step(self, session: SessionState, call: Call) -> Outcome:
         """Apply one call to its session; what it costs others is the batch's affair."""
@@ -91,12 +163,14 @@ class Pipeline:
             out.touched[session.key] = session
         return out
 
-    def _enter(self, session: SessionState, call: Call, out: Outcome, ledger: Ledger) -> bool:
+    def _enter(self, session: SessionState, call: Call, run: _Run) -> bool:
         """Apply a call, and enter into the ledger what came of it."""
+        out, ledger = run.out, run.ledger
         decision, told, owner = session.decision, len(out.detections), owner_of(session)
+        counted = out.counted
         if not self._apply(session, call, out):
             return False
-        if call.kind == "llm":
+        if call.kind == "llm" and out.counted > counted:
             ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
         if len(out.detections) > told:
             ledger.found(call, session, out.detections[told:])
@@ -116,29 +190,53 @@ class Pipeline:
         if status != "new":
             if status == "late":
                 out.late += 1
-            else:
-                out.duplicates += 1
+                return False
+            known = session.recent.of(call.span_id) if call.kind == "llm" and call.content != "structure" else None
+            if known is not None and known.bare:
+                self._complete(session, call, known, out)
+                return True
+            out.duplicates += 1
             return False
+        if call.kind == "llm":
+            counted = Counted(call)
+            known = session.recent.same(counted, call.repeats)
+            if known is not None:
+                out.nested += 1
+                known.repeated = True
+                self._complete(session, call, known, out)
+                return True
+            session.recent.add(counted)
         out.counted += 1
         _count(session, call)
         turn = fold(session, call, self._book)
         if call.called and not turn.again:
             _count_tools(session, call, turn.rules.limits.max_tool_calls)
-        watchers = self._watching(turn.rules)[sight(session, turn)]
+        self._judge(session, turn, self._watching(turn.rules)[sight(session, turn)], out)
+        return True
+
+    def _complete(self, session: SessionState, call: Call, known: Counted, out: Outcome) -> None:
+        """Add the content of a call that was counted without it."""
+        if not known.bare or call.content == "structure":
+            return
+        known.bare = False
+        turn = fold(session, call.model_copy(update={"cost_nano_usd": 0}), self._book)
+        self._judge(session, turn, self._watching(turn.rules, content_only=True)[sight(session, turn)], out)
+
+    def _judge(self, session: SessionState, turn: Turn, watchers: Iterable[Detector], out: Outcome) -> None:
         findings = [found for detect in watchers if (found := detect(session, turn)) is not None]
         if findings:
             self._tell(session, turn, findings, out)
         if findings or session.decision is not None:
             out.decisions += breaker.judge(session, turn, findings, self._policy.mode)
-        return True
 
-    def _watching(self, rules: Rules) -> Watchers:
+    def _watching(self, rules: Rules, *, content_only: bool = False) -> Watchers:
         """What watches under these settings; looked up by identity, as settings are slow to hash."""
-        known = self._watchers.get(id(rules))
+        key = id(rules), content_only
+        known = self._watchers.get(key)
         if known is None or known[0] is not rules:
             if len(self._watchers) >= MAX_CACHED:
                 self._watchers.clear()
-            known = self._watchers[id(rules)] = rules, watching(rules)
+            known = self._watchers[key] = rules, watching(rules, content_only=content_only)
         return known[1]
 
     @staticmethod
@@ -152,15 +250,6 @@ class Pipeline:
 
 def _blocks(decision: Decision | None) -> bool:
     return decision is not None and decision.action == "block"
-
-
-def _loaded(
-    states: dict[str, SessionState | None], key: str, load: Callable[[str], SessionState | None]
-) -> SessionState | None:
-    """The state for this batch; a session that a batch has begun to change stays the same object to its end."""
-    if key not in states:
-        states[key] = load(key)
-    return states[key]
 
 
 def _count(session: SessionState, call: Call) -> None:

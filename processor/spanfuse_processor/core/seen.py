@@ -40,6 +40,11 @@ class SeenSpans:
             self._ids.discard(oldest)
         return "new"
 
+    def extend(self, other: SeenSpans) -> None:
+        """Take in what another session has counted, as far as there is room."""
+        for end_ns, span_id in other._by_end:
+            self.add(span_id, end_ns)
+
     def snapshot(self) -> list[Any]:
         """Flat and small: horizon, then end and id of each span."""
         flat: list[Any] = [self.horizon_ns]

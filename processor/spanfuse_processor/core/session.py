@@ -6,12 +6,13 @@ from typing import Any, Final
 
 from spanfuse_processor.core import packing, snapshots
 from spanfuse_processor.core.pace import Burn, ContextTiers, Creep, Failures, Idle, Minutes, Velocity
+from spanfuse_processor.core.recent import Recent
 from spanfuse_processor.core.seen import SeenSpans
 from spanfuse_processor.core.steps import Steps
 from spanfuse_processor.core.strayed import Strayed
 from spanfuse_schemas import Decision
 
-STATE_VERSION: Final = 3
+STATE_VERSION: Final = 4
 MAX_LANES: Final = 8
 MAX_TOOLS: Final = 32
 MAX_OPEN_TOOLS: Final = 16
@@ -107,6 +108,24 @@ class Past:
         """Agent as one of whose it counts; empty: of none yet."""
 
 
+class Way:
+    """Where calls of a trace go, whose session came to be known only after they were counted."""
+
+    __slots__ = ("known",)
+
+    def __init__(self) -> None:
+        self.known: list[list[Any]] = []
+        """Session, and the stretch of time in which calls that belong to it began; the last is the newest."""
+
+    def add(self, into: str, from_ns: int, to_ns: int, most: int) -> None:
+        """Remember a session, or a longer stretch of one that is known."""
+        for way in self.known:
+            if way[0] == into:
+                way[1], way[2] = min(way[1], from_ns), max(way[2], to_ns)
+                return
+        self.known = [*self.known, [into, from_ns, to_ns]][-most:]
+
+
 RECORDS: Final[dict[str, type[Any]]] = {
     "roster": Roster,
     "refusals": Refusals,
@@ -120,6 +139,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
     "failures": Failures,
     "strayed": Strayed,
     "past": Past,
+    "ways": Way,
 }
 """What single rules remember, by the name of its slot in `SessionState`: a class of plain fields. It is none, and takes no
 room, until its rule makes one."""
@@ -157,6 +177,7 @@ class SessionState:
         "past",
         "progress",
         "prompts",
+        "recent",
         "refusals",
         "roster",
         "seen",
@@ -171,6 +192,7 @@ class SessionState:
         "velocity",
         "velocity_burn",
         "velocity_cost",
+        "ways",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
@@ -185,6 +207,8 @@ class SessionState:
         self.last_ns = 0
         """End of the newest call."""
         self.seen = SeenSpans()
+        self.recent = Recent()
+        """The last model calls, of which other spans may tell once more."""
         self.steps = Steps()
         """Actions and what they brought."""
         self.prompts = Steps()
@@ -219,17 +243,19 @@ class SessionState:
         self.pages: Pages | None = None
         self.past: Past | None = None
         """Before the last reset; none if there was none, or nothing before it."""
+        self.ways: Way | None = None
+        """For the state of a trace: where its calls belong; none: nobody has said."""
         self.progress = 0
         """The highest count of its own progress that the agent has reported."""
         self.awaited = ""
         """Agent whose next call a conditional block waits for."""
 
     def forget(self) -> None:
-        """Start afresh, but for the spans already counted, the epoch, when the session was last heard of, and what its agent's
-        baseline knows it by."""
-        kept = self.seen, self.epoch, self.last_ns, self._ended()
+        """Start afresh, but for the spans already counted, where they belong, the epoch, when the session was last heard of,
+        and what its agent's baseline knows it by."""
+        kept = self.seen, self.recent, self.ways, self.epoch, self.last_ns, self._ended()
         self.__init__(self.key)  # type: ignore[misc]
-        self.seen, self.epoch, self.last_ns, self.past = kept
+        self.seen, self.recent, self.ways, self.epoch, self.last_ns, self.past = kept
 
     def _ended(self) -> Past | None:
         if not self.calls:
@@ -244,7 +270,7 @@ class SessionState:
         """The state as versioned msgpack."""
         return snapshots.pack(
             STATE_VERSION, self.key, self.calls, self.tools, self.tokens, self.cost_nano_usd, self.first_ns, self.last_ns,
-            self.seen.snapshot(), packing.snapshot(self.steps), packing.snapshot(self.prompts),
+            self.seen.snapshot(), self.recent.snapshot(), packing.snapshot(self.steps), packing.snapshot(self.prompts),
             {name: _dump(lane) for name, lane in self.lanes.items()},
             self.open_tools, self.tool_actions, self.tool_spans,
             self.errors, self.fired, self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
@@ -266,10 +292,11 @@ class SessionState:
         state = cls(key)
         (
             state.calls, state.tools, state.tokens, state.cost_nano_usd, state.first_ns, state.last_ns,
-            seen, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors,
+            seen, recent, steps, prompts, lanes, state.open_tools, state.tool_actions, state.tool_spans, state.errors,
             state.fired, decision, state.cooldown_s, state.epoch, state.awaited, state.progress, records,
         ) = fields  # fmt: skip
         state.seen = SeenSpans.restore(seen)
+        state.recent = Recent.restore(recent)
         state.steps = packing.restore(steps)
         state.prompts = packing.restore(prompts)
         state.lanes = {name: _load(PromptRun(), values) for name, values in lanes.items()}

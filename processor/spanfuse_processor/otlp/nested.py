@@ -1,12 +1,19 @@
-"""One model call that two instrumentations saw: counted once."""
+"""One model call that several spans tell of: counted once, with the best of each."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from spanfuse_processor.otlp.traces import Traces
-from spanfuse_schemas import Call
+from spanfuse_schemas import Call, Tokens
+
+SLACK_NS: Final = 5_000_000
+"""By so much a span may reach beyond the one around it: their clocks differ in resolution."""
+
+_NOTHING: Final = Tokens()
+_LACKING: Final = ("user", "team", "agent", "provider", "model", "finish_reason", "ttft_ns", "response")
 
 
 class Candidate(NamedTuple):
@@ -14,34 +21,70 @@ class Candidate(NamedTuple):
 
     call: Call
     scope: str
+    """Name of the instrumentation."""
     response_id: str
 
 
-def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[list[Call], int]:
-    """The calls without those that another one repeats, and how many those were.
+def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int, Candidate], dict[int, int]]:
+    """The candidates that count, by their place, and for each of the others the place of the one that it repeats.
 
-    Two spans are one call if their response ids are equal and one lies within the other, or they come from different
-    instrumentations and overlap in time. Without an id, a lone model span within a model span is its parent's call.
+    Only the innermost model span is a model call: one that holds others repeats them, whatever is between them but an agent or
+    a tool. Spans with the same response id are one call if they come from different instrumentations and overlap; spans that
+    differ in their id alone are one span recorded twice.
     """
     kept: dict[int, Candidate] = dict(enumerate(candidates))
+    repeats: dict[int, int] = {}
     if sum(c.call.kind == "llm" for c in candidates) > 1:
-        for inner, outer in [*_within(candidates, traces), *_beside(candidates)]:
-            if inner in kept and outer in kept and inner != outer:
-                kept[outer] = _merged(kept[outer], kept.pop(inner))
-    return [c.call for c in kept.values()], len(candidates) - len(kept)
+        pairs = [*_twins(candidates), *_within(candidates, traces), *_beside(candidates)]
+        for gone, stays, merges in pairs:
+            if gone in kept and stays in kept and gone != stays:
+                repeated = kept.pop(gone)
+                repeats[gone] = stays
+                if merges:
+                    kept[stays] = _merged(kept[stays], repeated)
+    return kept, {gone: _last(repeats, gone) for gone in repeats}
 
 
-def _within(candidates: Sequence[Candidate], traces: Traces) -> list[tuple[int, int]]:
-    """Pairs of a model span and the nearest model span around it, innermost first."""
+def _last(repeats: dict[int, int], place: int) -> int:
+    while place in repeats:
+        place = repeats[place]
+    return place
+
+
+Pair = tuple[int, int, bool]
+"""The one that goes, the one that stays, and whether the first adds to the second."""
+
+
+def _twins(candidates: Sequence[Candidate]) -> list[Pair]:
+    """Spans that differ in their id alone."""
+    first: dict[tuple[object, ...], int] = {}
+    pairs: list[Pair] = []
+    for i, (call, scope, response_id) in enumerate(candidates):
+        if call.kind == "llm" and call.parent_span_id:
+            j = first.setdefault((call.parent_span_id, call.start_ns, call.end_ns, scope, response_id), i)
+            if j != i and candidates[j].call == call.model_copy(update={"span_id": candidates[j].call.span_id}):
+                pairs.append((i, j, False))
+    return pairs
+
+
+def _within(candidates: Sequence[Candidate], traces: Traces) -> list[Pair]:
+    """Model spans with the nearest model span around them, innermost first."""
     index = {(c.call.trace_id, c.call.span_id): i for i, c in enumerate(candidates) if c.call.kind == "llm"}
-    pairs: list[tuple[int, int]] = []
+    inside: defaultdict[int, list[int]] = defaultdict(list)
     for i in index.values():
         outer = _around(candidates[i].call, index, traces)
-        if outer is not None:
-            pairs.append((i, outer))
-    inside = [outer for _, outer in pairs]
-    same = [(i, o) for i, o in pairs if _same(candidates[i], candidates[o], alone=inside.count(o) == 1)]
-    return sorted(same, key=lambda pair: -candidates[pair[0]].call.start_ns)
+        if outer is not None and _is_repeated(candidates[outer], candidates[i]):
+            inside[outer].append(i)
+    pairs: list[Pair] = []
+    for outer in sorted(inside, key=lambda place: -candidates[place].call.start_ns):
+        inner = sorted(inside[outer], key=lambda place: candidates[place].call.end_ns)
+        if len(inner) > 1:
+            pairs.append((outer, inner[-1], False))
+        elif _stays_outside(candidates[outer].call, candidates[inner[0]].call):
+            pairs.append((inner[0], outer, True))
+        else:
+            pairs.append((outer, inner[0], True))
+    return pairs
 
 
 def _around(call: Call, index: dict[tuple[str, str], int], traces: Traces) -> int | None:
@@ -53,21 +96,36 @@ def _around(call: Call, index: dict[tuple[str, str], int], traces: Traces) -> in
     return None
 
 
-def _same(inner: Candidate, outer: Candidate, *, alone: bool) -> bool:
-    if inner.response_id and outer.response_id:
-        return inner.response_id == outer.response_id
-    return alone and outer.call.start_ns <= inner.call.start_ns and inner.call.end_ns <= outer.call.end_ns
+def _is_repeated(outer: Candidate, inner: Candidate) -> bool:
+    """Whether a model span within another is what the other tells of. Different response ids tell the calls of one
+    instrumentation apart, but some make ids of their own. One that failed within one that did not is an attempt that came to
+    nothing, and the outer is the call that followed."""
+    if outer.response_id and inner.response_id:
+        if outer.response_id == inner.response_id:
+            return True
+        if outer.scope == inner.scope:
+            return False
+    a, b = outer.call, inner.call
+    if (a.operation == "embeddings") != (b.operation == "embeddings") or (b.error_type and not a.error_type):
+        return False
+    return a.start_ns - SLACK_NS <= b.start_ns and b.end_ns <= a.end_ns + SLACK_NS
 
 
-def _beside(candidates: Sequence[Candidate]) -> list[tuple[int, int]]:
-    """Pairs of overlapping spans of different instrumentations with one response id, in any place of any trace."""
+def _stays_outside(outer: Call, inner: Call) -> bool:
+    """The one with content stays, the outer if in doubt: it knows more of the agent."""
+    return outer.content != "structure" or inner.content == "structure"
+
+
+def _beside(candidates: Sequence[Candidate]) -> list[Pair]:
+    """Overlapping spans of different instrumentations with one response id, in any place of any trace."""
     first: dict[str, int] = {}
-    pairs: list[tuple[int, int]] = []
+    pairs: list[Pair] = []
     for i, found in enumerate(candidates):
         if found.response_id:
             j = first.setdefault(found.response_id, i)
             if j != i and found.scope != candidates[j].scope and _overlap(found.call, candidates[j].call):
-                pairs.append((i, j))
+                richer = _stays_outside(candidates[j].call, found.call)
+                pairs.append((i, j, True) if richer else (j, i, True))
     return pairs
 
 
@@ -75,20 +133,34 @@ def _overlap(a: Call, b: Call) -> bool:
     return a.start_ns < b.end_ns and b.start_ns < a.end_ns
 
 
-def _merged(outer: Candidate, inner: Candidate) -> Candidate:
-    """The one with content, the outer if in doubt, and from the other what it lacks."""
-    swap = outer.call.content == "structure" and inner.call.content != "structure"
-    keep, other = (inner, outer) if swap else (outer, inner)
+def _merged(keep: Candidate, other: Candidate) -> Candidate:
+    """One of two spans of a call, with what it lacks from the other."""
     call, more = keep.call, other.call
-    update: dict[str, Any] = {
-        field: getattr(more, field)
-        for field in ("user", "team", "agent", "provider", "model", "finish_reason", "ttft_ns")
-        if not getattr(call, field) and getattr(more, field)
-    }
-    if call.usage_estimated and not more.usage_estimated:
-        usage = ("tokens", "usage_estimated", "cost_nano_usd", "cost_source")
-        update |= {field: getattr(more, field) for field in usage}
+    update: dict[str, Any] = {f: getattr(more, f) for f in _LACKING if not getattr(call, f) and getattr(more, f)}
+    update |= _usage(call, more)
     if call.session_source == "trace" and more.session_source != "trace":
         update |= {"session": more.session, "session_source": more.session_source}
+    if call.error_type and not more.error_type:  # the call went well, and then something around it did not
+        update |= {"error_type": "", "error_class": ""}
     merged = call.model_copy(update=update) if update else call
     return Candidate(merged, keep.scope, keep.response_id or other.response_id)
+
+
+def _usage(call: Call, more: Call) -> dict[str, Any]:
+    """Tokens that were measured go before an estimate, more classes of them before fewer, and a reported cost before any."""
+    update: dict[str, Any] = {}
+    if _measured(more) > _measured(call):
+        update = {"tokens": more.tokens, "usage_estimated": more.usage_estimated}
+        update |= {"cost_nano_usd": more.cost_nano_usd, "cost_source": more.cost_source}
+    if "reported" in (call.cost_source, more.cost_source):
+        reported = call if call.cost_source == "reported" else more
+        update |= {"cost_nano_usd": reported.cost_nano_usd, "cost_source": "reported"}
+    return update
+
+
+def _measured(call: Call) -> int:
+    """How well the tokens of a call are known."""
+    if call.usage_estimated or call.tokens == _NOTHING:
+        return 0
+    tokens = call.tokens
+    return 1 + bool(tokens.cache_read) + bool(tokens.cache_write) + bool(tokens.reasoning)

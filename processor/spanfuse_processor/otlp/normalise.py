@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
 
 from spanfuse_processor.otlp.content import model_content, tool_content
 from spanfuse_processor.otlp.cost import Costs, Pricing
 from spanfuse_processor.otlp.dialects import dialect_of
-from spanfuse_processor.otlp.dialects.dialect import Dialect, Role, role_by_operation
+from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
+from spanfuse_processor.otlp.dialects.roles import role_of
 from spanfuse_processor.otlp.failure import error_class, error_type
+from spanfuse_processor.otlp.late import claims, remember
+from spanfuse_processor.otlp.logs import Joiner
 from spanfuse_processor.otlp.nested import Candidate, seen_once
 from spanfuse_processor.otlp.provider import provider_and_model
-from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_processor.otlp.traces import Node, Traces
 from spanfuse_processor.otlp.usage import ending, finish_reason, ttft_ns
 from spanfuse_processor.otlp.values import Keys, bounded, find, name, number
-from spanfuse_schemas import Call, CallBatch
+from spanfuse_processor.otlp.verdict import Verdict
+from spanfuse_schemas import Alias, Call, CallBatch
+from spanfuse_schemas.fingerprint import exact_hash
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +56,26 @@ class _View(NamedTuple):
     node: Node
 
 
+class _Read(NamedTuple):
+    """The spans of one request, read; places are those of the spans."""
+
+    views: list[_View | None]
+    new: set[str]
+    """Ids of spans that are read for the first time."""
+    made: list[Candidate | None]
+    """What each would be alone."""
+    kept: dict[int, Candidate]
+    """The calls."""
+    repeats: dict[int, int]
+    """Place of a span → place of the call that it repeats."""
+
+
+_NO_CALL: Final[Mapping[str, str]] = {
+    "agent": "a span of an agent, chain or workflow: it only repeats what its calls sum up to",
+    "other": "no model call and no tool execution",
+}
+
+
 def _progress(span: Span) -> int | None:
     """What the agent says it has achieved."""
     said = number(span.attributes.get("spanfuse.progress"))
@@ -70,29 +95,95 @@ class Normaliser:
         self._failures: set[str] = set()
         self._costs = Costs(prices, self.counters)
         self._traces = Traces()
+        self._joiner = Joiner(self.counters)
+
+    def logs(self, records: Iterable[LogRecord], received_ns: int) -> CallBatch:
+        """The calls that were counted without their content, which has now come as log records, once more and with it."""
+        found = self._joiner.logs(records, received_ns)
+        return self.batch(found, received_ns) if found else CallBatch()
 
     def batch(self, spans: Iterable[Span], received_ns: int) -> CallBatch:
-        """The calls among the spans of one request, in the order of their ends.
+        """The calls among the spans of one request, in the order of their ends, and what the spans say of earlier calls.
 
         Args:
             received_ns: when they were received, nanoseconds since the Unix epoch.
         """
-        views = [view for span in spans if (view := self._tried(self._view, span)) is not None]
-        for view in views:
-            self._traces.add(view.span.trace_id, view.node)
-        found = [c for view in views if (c := self._tried(self._candidate, view, received_ns)) is not None]
-        calls, nested = seen_once(found, self._traces)
-        if nested:
-            self.counters["nested"] += nested
+        read = self._read(self._joiner.spans([*spans], received_ns), received_ns)
+        for at, found in read.kept.items():
+            if found.call.content == "structure" and (view := read.views[at]) is not None:
+                self._joiner.wants(view.span, received_ns)
+        aliases = [alias for view in read.views if view is not None for alias in self._aliases(view)]
+        calls = [found.call for found in read.kept.values()]
+        for call in calls:
+            if call.span_id in read.new:
+                remember(self._traces.of(call.trace_id), call)
         calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
-        return CallBatch.model_construct(calls=tuple(calls), resets=())
+        return CallBatch.model_construct(calls=tuple(calls), resets=(), aliases=tuple(aliases), moved=())
+
+    def explain(self, spans: Iterable[Span], received_ns: int) -> list[Verdict]:
+        """What becomes of each span of one request, and why, in their order; for people who want to know."""
+        spans = list(spans)
+        read = self._read(spans, received_ns)
+        return [
+            self._verdict(span, view, at, read) for at, (span, view) in enumerate(zip(spans, read.views, strict=True))
+        ]
+
+    def _read(self, spans: Iterable[Span], received_ns: int) -> _Read:
+        views = [self._tried(self._view, span) for span in spans]
+        here = [view for view in views if view is not None]
+        new = {view.node.span_id for view in here if self._traces.add(view.span.trace_id, view.node)}
+        made = [view and self._tried(self._candidate, view, received_ns) for view in views]
+        places = [at for at, candidate in enumerate(made) if candidate is not None]
+        kept, repeats = seen_once([candidate for candidate in made if candidate is not None], self._traces)
+        if repeats:
+            self.counters["nested"] += len(repeats)
+        read = _Read(
+            views,
+            new,
+            made,
+            {places[at]: c for at, c in kept.items()},
+            {places[at]: places[stays] for at, stays in repeats.items()},
+        )
+        self._say_what_repeats(read)
+        return read
+
+    def _say_what_repeats(self, read: _Read) -> None:
+        """Tell of each model span whether one inside it came in an earlier request. Where that was counted under the trace
+        alone, it follows it there, and what it knows of the session takes both away."""
+        here: set[str] | None = None
+        for at, found in read.kept.items():
+            call = found.call
+            trace = self._traces.of(call.trace_id)
+            inner = trace.inside.get(call.span_id) if call.kind == "llm" else None
+            if inner is not None:
+                here = here or {c.call.span_id for c in read.made if c is not None}
+                if inner not in here:
+                    update = {"repeats": inner}
+                    if any(known.span_id == inner and known.unnamed for known in trace.open):
+                        update |= {"session": f"trace:{call.trace_id}", "session_source": "trace"}
+                    read.kept[at] = found._replace(call=call.model_copy(update=update))
+
+    def _verdict(self, span: Span, view: _View | None, at: int, read: _Read) -> Verdict:
+        if view is None:
+            return Verdict(span, "", "other", None, False, "it has no trace or span id, or cannot be read", None)
+        who = self._identity(view)
+        kept, made = read.kept.get(at), read.made[at]
+        found = kept or made
+        if made is None:
+            reason = _NO_CALL.get(view.role, "it cannot be read")
+        elif kept is None:
+            reason = f"repeats span {read.kept[read.repeats[at]].call.span_id}"
+        else:
+            reason = "model call" if view.role == "llm" else "tool execution"
+        call = found.call if found is not None else None
+        return Verdict(span, view.dialect.name, view.role, view.node, kept is not None, reason, call, **who)
 
     def _view(self, span: Span) -> _View | None:
         if not span.trace_id or not span.span_id:
             self.counters["invalid"] += 1
             return None
         dialect = dialect_of(span)
-        role = _role(span, dialect)
+        role = role_of(span, dialect)
         if role in ("agent", "other"):
             self.counters[role] += 1
         attributes = span.attributes
@@ -106,6 +197,16 @@ class Normaliser:
             name(attributes, dialect.agent) or (_agent_span(span, dialect) if role == "agent" else ""),
         )
         return _View(span, dialect, role, node)
+
+    def _aliases(self, view: _View) -> list[Alias]:
+        """What a span says of calls that were counted before it came."""
+        node, span = view.node, view.span
+        if not (node.session or node.user or node.team):
+            return []
+        trace = self._traces.of(span.trace_id)
+        if not trace.open and (trace.called or not node.session or view.role in ("llm", "tool")):
+            return []
+        return claims(self._traces, span, node)
 
     def _candidate(self, view: _View, received_ns: int) -> Candidate | None:
         if view.role == "llm":
@@ -138,9 +239,11 @@ class Normaliser:
         base = self._base(view, received_ns)
         finish = "" if error else finish_reason(span, dialect, content.reply)
         ended = ending(span, error, finish)
+        response_id = name(span.attributes, dialect.response_id)
         call = Call(
             kind="llm",
             **base,
+            response=exact_hash(response_id) if response_id else "",
             provider=provider,
             model=model,
             finish_reason=finish,
@@ -150,7 +253,7 @@ class Normaliser:
             **self._costs.of(span, dialect, content, ended, (provider, model), base["end_ns"]),
             **content.fields(),
         )
-        return Candidate(call, span.scope, name(span.attributes, dialect.response_id))
+        return Candidate(call, span.scope, response_id)
 
     def _tool_call(self, view: _View, received_ns: int) -> Candidate:
         span, dialect, _, _ = view
@@ -210,19 +313,6 @@ class Normaliser:
             "team": team or name(span.resource, _TEAM_RESOURCE),
             "agent": agent or _service(span),
         }
-
-
-def _role(span: Span, dialect: Dialect) -> Role:
-    """By the first attribute whose value is known; a span whose values nobody knows is no call."""
-    stated = False
-    for key, roles in dialect.roles:
-        value = span.attributes.get(key)
-        if isinstance(value, str) and value:
-            stated = True
-            role = roles.get(value) or roles.get(value.lower())
-            if role is not None:
-                return role
-    return "other" if stated else role_by_operation(span)
 
 
 def _agent_span(span: Span, dialect: Dialect) -> str:

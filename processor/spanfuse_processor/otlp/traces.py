@@ -1,4 +1,4 @@
-"""What the spans of a trace say of their descendants, remembered for the batches that follow."""
+"""What the spans of a trace say of one another, remembered for the batches that follow."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ MAX_SPANS: Final = 65_536
 """Spans remembered over all traces; the traces that were idle longest are forgotten first."""
 MAX_SPANS_PER_TRACE: Final = 8_192
 """Spans remembered of one trace; more are not."""
+MAX_OPEN: Final = 256
+"""Calls of a trace that wait to hear whose they are; of more, the oldest do not."""
 MAX_HOPS: Final = 64
 """Ancestors looked at."""
 
@@ -28,39 +30,99 @@ class Node(NamedTuple):
     agent: str = ""
 
 
+class Open(NamedTuple):
+    """A call that was counted while somebody it belongs to was unknown."""
+
+    span_id: str
+    parent: str
+    start_ns: int
+    session: str
+    """Under which it was counted."""
+    unnamed: bool
+    """Its session is unknown."""
+    no_user: bool
+    no_team: bool
+    cost_nano_usd: int
+    input_tokens: int
+    output_tokens: int
+    calls: int
+    """1 for a model call, 0 for a tool execution."""
+
+
+class Trace:
+    """What is remembered of one trace."""
+
+    __slots__ = ("called", "inside", "nodes", "open")
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.inside: dict[str, str] = {}
+        """Span → a model span below it, with neither an agent nor a tool between."""
+        self.open: list[Open] = []
+        self.called = False
+        """Whether any call of it has been seen here."""
+
+
 class Traces:
     """Spans of recent traces by id, bounded."""
 
     def __init__(self, max_spans: int = MAX_SPANS) -> None:
         self._max = max_spans
         self._spans = 0
-        self._traces: OrderedDict[str, dict[str, Node]] = OrderedDict()
+        self._traces: OrderedDict[str, Trace] = OrderedDict()
 
     def __len__(self) -> int:
         return self._spans
 
-    def add(self, trace_id: str, node: Node) -> None:
-        """Remember a span, and forget idle traces if there are too many."""
-        nodes = self._traces.get(trace_id)
-        if nodes is None:
-            nodes = self._traces[trace_id] = {}
+    def add(self, trace_id: str, node: Node) -> bool:
+        """Remember a span, and forget idle traces if there are too many.
+
+        Returns:
+            Whether it is new; one that is delivered or read again is not.
+        """
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            trace = self._traces[trace_id] = Trace()
         else:
             self._traces.move_to_end(trace_id)
-        if node.span_id not in nodes:
-            if len(nodes) >= MAX_SPANS_PER_TRACE:
-                return
+        new = node.span_id not in trace.nodes
+        if new:
+            if len(trace.nodes) >= MAX_SPANS_PER_TRACE:
+                return True
             self._spans += 1
-        nodes[node.span_id] = node
+        trace.nodes[node.span_id] = node
+        if node.parent:
+            _tell_above(trace, node)
         while self._spans > self._max and len(self._traces) > 1:
             _, forgotten = self._traces.popitem(last=False)
-            self._spans -= len(forgotten)
+            self._spans -= len(forgotten.nodes)
+        return new
+
+    def of(self, trace_id: str) -> Trace:
+        """What is known of a trace; a new one if nothing is, or all of it was forgotten."""
+        return self._traces.get(trace_id) or Trace()
 
     def ancestors(self, trace_id: str, parent: str) -> Iterator[Node]:
         """The ancestors that are known, nearest first, up to the first that is not."""
-        nodes = self._traces.get(trace_id, {})
+        trace = self._traces.get(trace_id)
+        if trace is None:
+            return
+        nodes = trace.nodes
         for _ in range(MAX_HOPS):
             node = nodes.get(parent)
             if node is None:
                 return
             yield node
             parent = node.parent
+
+
+def _tell_above(trace: Trace, node: Node) -> None:
+    """Let the spans above know of a model span: they come after it, so each passes on what it has heard."""
+    model = node.span_id if node.role == "llm" else trace.inside.get(node.span_id, "")
+    hops = 0
+    while model and node.parent and node.role in ("llm", "other") and hops < MAX_HOPS:
+        trace.inside[node.parent] = model
+        above = trace.nodes.get(node.parent)
+        if above is None or above.role != "other":
+            return
+        node, hops = above, hops + 1

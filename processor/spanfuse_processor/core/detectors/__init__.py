@@ -136,9 +136,16 @@ def sight(session: SessionState, turn: Turn) -> int:
 Watchers = tuple[tuple[Detector, ...], ...]
 
 
-def watching(rules: Rules) -> Watchers:
-    """The detectors that these settings ask, in order, for each possible sight."""
-    awake = [watch for watch in DETECTORS if watch.on(rules)]
+_OF_CONTENT: Final = Sight.STEP | Sight.REPEAT | Sight.PROMPT | Sight.SKETCH
+
+
+def watching(rules: Rules, *, content_only: bool = False) -> Watchers:
+    """The detectors that these settings ask, in order, for each possible sight.
+
+    Args:
+        content_only: of a call that was counted before, and of which only the content is new.
+    """
+    awake = [watch for watch in DETECTORS if watch.on(rules) and (not content_only or watch.sight & _OF_CONTENT)]
     return tuple(
         tuple(watch.detect for watch in awake if not watch.sight or watch.sight & seen)
         for seen in range(2 * Sight.QUIET)
