@@ -1,0 +1,108 @@
+"""Tokens: what is reported counts, whichever way it counts the cache and reasoning; the rest is estimated, and says so."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spanfuse_processor.otlp.dialects.dialect import Dialect, Quirks
+from spanfuse_processor.otlp.dialects.forms import Cut
+from spanfuse_processor.otlp.dialects.genai import GENAI
+from spanfuse_processor.otlp.usage import Ending, Usage, ending, read_usage
+from spanfuse_processor.otlp.values import MAX_TOKENS
+from tests.otlp.fixtures import says, span
+
+KEYS = {
+    "input": "gen_ai.usage.input_tokens",
+    "output": "gen_ai.usage.output_tokens",
+    "cache_read": "gen_ai.usage.cache_read.input_tokens",
+    "cache_write": "gen_ai.usage.cache_creation.input_tokens",
+    "reasoning": "gen_ai.usage.reasoning.output_tokens",
+}
+APART = dataclasses.replace(GENAI, quirks=Quirks(input_excludes_cache=True))
+TWICE = dataclasses.replace(GENAI, quirks=Quirks(reasoning_twice="openai/*"))
+
+
+def used(
+    reported: dict[str, Any],
+    messages: Any = None,
+    reply: Any = None,
+    ended: Ending = "complete",
+    dialect: Dialect = GENAI,
+    model: str = "gpt-4o",
+) -> Usage:
+    attributes = {KEYS[name]: value for name, value in reported.items()} | {"gen_ai.request.model": model}
+    return read_usage(span(attributes), dialect, messages, reply, ended, Counter())
+
+
+def test_a_dialect_may_count_the_input_without_the_cache() -> None:
+    """Of which the numbers themselves show nothing where the cache is the smaller part."""
+    reported = {"input": 5000, "cache_read": 3000, "cache_write": 1000, "output": 1}
+    assert used(reported).tokens.input == 5000
+    assert used(reported, dialect=APART).tokens.input == 9000
+
+
+def test_reasoning_that_was_added_twice_is_taken_off_once() -> None:
+    reported = {"input": 10, "output": 70, "reasoning": 20}
+    assert used(reported, dialect=TWICE, model="openai/gpt-4o").tokens.output == 50
+    assert used(reported, dialect=TWICE, model="gemini-2.5-pro").tokens.output == 70
+    assert used(reported, model="openai/gpt-4o").tokens.output == 70
+
+
+def test_content_that_was_cut_is_estimated_by_the_size_it_had() -> None:
+    found = used({}, Cut(4000), Cut(400))
+    assert (found.tokens.input, found.tokens.output, found.estimated) == (1000, 100, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "finish", "message", "ended"),
+    [
+        ("", "stop", "", "complete"),
+        ("", "cancelled", "", "broken off"),
+        ("CancelledError", "", "", "broken off"),
+        ("AbortError", "", "", "broken off"),
+        ("KeyboardInterrupt", "", "", "broken off"),
+        ("error", "", "Request was cancelled by the client", "broken off"),
+        ("error", "", "rate limit", "failed"),
+        ("RateLimitError", "", "the queue was cancelled", "failed"),
+        ("ConnectionAbortedError", "", "", "broken off"),
+        ("BadRequestError", "", "", "failed"),
+    ],
+)
+def test_how_a_call_ended(error: str, finish: str, message: str, ended: Ending) -> None:
+    """By the type of the error; by its message where the type says nothing."""
+    assert ending(span(error=message or None), error, finish) == ended
+
+
+reports = st.fixed_dictionaries({}, optional={name: st.integers(0, MAX_TOKENS) for name in KEYS})
+contents = st.one_of(st.none(), st.builds(Cut, st.integers(0, 10**6)), st.lists(st.builds(says, st.text(max_size=40))))
+
+
+@given(reports, contents, contents, st.sampled_from(get_args(Ending)), st.sampled_from([GENAI, APART, TWICE]))
+def test_parts_are_within_the_whole_and_nothing_reported_is_lost(
+    reported: dict[str, int], messages: Any, reply: Any, ended: Ending, dialect: Dialect
+) -> None:
+    tokens, estimated = used(reported, messages, reply, ended, dialect)
+    assert tokens.cache_read + tokens.cache_write <= tokens.input
+    assert tokens.reasoning <= tokens.output
+    assert tokens.input >= reported.get("input", 0)
+    assert tokens.output >= reported.get("output", 0)
+    assert (tokens.cache_read, tokens.cache_write) == (reported.get("cache_read", 0), reported.get("cache_write", 0))
+    if ended == "failed":
+        assert not estimated
+    if ended == "broken off":
+        assert estimated
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
+def test_either_way_of_counting_comes_to_the_same(fresh: int, read: int, write: int) -> None:
+    """What is new, what was read and what was written make the input."""
+    parts = {"cache_read": read, "cache_write": write, "output": 1}
+    whole = used({"input": fresh + read + write, **parts})
+    assert whole == used({"input": fresh, **parts}, dialect=APART)
+    assert whole.tokens.input - whole.tokens.cache_read - whole.tokens.cache_write == fresh
