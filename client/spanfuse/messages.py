@@ -165,8 +165,7 @@ def _with_fields(actions: tuple[Action, ...], messages: Sequence[Any]) -> tuple[
     """A single tool call with its fields, by which it is compared with those before it."""
     if len(actions) != 1 or not actions[0].tool:
         return actions
-    call = next(call for item in messages for call in calls_of(mapping_of(item)))
-    arguments = tool_arguments(first_of(function_of(call), _ARGUMENT_KEYS))
+    _, arguments = named_call(next(call for item in messages for call in calls_of(mapping_of(item))))
     told = {"fields": fields_of(arguments), "meaning": meaning(actions[0].tool, arguments)}
     return (actions[0].model_copy(update=told),)
 
@@ -232,11 +231,16 @@ def _tool_calls(item: Mapping[str, Any]) -> list[Action]:
     return [_action(call) for call in calls_of(item)]
 
 
-def _action(call: Mapping[str, Any]) -> Action:
+def named_call(call: Mapping[str, Any]) -> tuple[str, Any]:
+    """Name and arguments of a tool call, these parsed where they are JSON text."""
     named = function_of(call)
-    arguments = tool_arguments(first_of(named, _ARGUMENT_KEYS))
+    return name_of(named, _NAME_KEYS) or "?", tool_arguments(first_of(named, _ARGUMENT_KEYS))
+
+
+def _action(call: Mapping[str, Any]) -> Action:
+    tool, arguments = named_call(call)
     return Action(
-        tool=name_of(named, _NAME_KEYS) or "?",
+        tool=tool,
         print=_print_of_arguments(arguments),
         wording=wording(arguments),
         call_id=name_of(call, _CALL_ID_KEYS),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from spanfuse_processor.cli.group import SpanfuseGroup
+from spanfuse_processor.cli.inspect import inspect
 from spanfuse_processor.cli.operate import reset, status
 from spanfuse_processor.cli.prepare import topics, validate
 from spanfuse_processor.cli.replay import replay
@@ -26,7 +27,7 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, topics, validate, demo, status, reset, tail, replay):
+for command in (up, worker, topics, validate, demo, status, reset, tail, inspect, replay):
     cli.add_command(command)
 
 

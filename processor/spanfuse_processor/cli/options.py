@@ -10,6 +10,9 @@ import click
 
 DEFAULT_API_URL: Final = "http://127.0.0.1:8787"
 
+files_argument = click.argument(
+    "files", nargs=-1, required=True, metavar="FILES...", type=click.Path(exists=True, allow_dash=True, path_type=Path)
+)
 config_option = click.option(
     "--config",
     "config_path",

@@ -8,13 +8,11 @@ from typing import Any
 import click
 
 from spanfuse_processor.cli.group import Problem
-from spanfuse_processor.cli.options import config_option, format_option, print_json
+from spanfuse_processor.cli.options import config_option, files_argument, format_option, print_json
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILES...", type=click.Path(exists=True, allow_dash=True, path_type=Path)
-)
+@files_argument
 @config_option
 @click.option(
     "--against",
