@@ -30,9 +30,10 @@ class HttpServer:
         app: ASGI application.
         host: address to listen on.
         port: port to listen on; 0: a free one.
+        tls: uvicorn's options of TLS; none: without.
     """
 
-    def __init__(self, name: str, app: Any, host: str, port: int) -> None:
+    def __init__(self, name: str, app: Any, host: str, port: int, tls: dict[str, Any] | None = None) -> None:
         self._name = name
         self._address = (host, port)
         self._task: asyncio.Task[None] | None = None
@@ -45,6 +46,7 @@ class HttpServer:
                 lifespan="off",
                 server_header=False,
                 ws="none",
+                **(tls or {}),
             )
         )
 

@@ -8,6 +8,7 @@ from typing import Final
 from spanfuse_schemas.record import Record
 
 OTLP_SPANS: Final = "otlp_spans"
+OTLP_LOGS: Final = "otlp_logs"
 CALLS: Final = "spanfuse.calls"
 DETECTIONS: Final = "spanfuse.detections"
 CHARGES: Final = "spanfuse.charges"
@@ -39,6 +40,12 @@ TOPICS: Final[tuple[Topic, ...]] = (
         name=OTLP_SPANS,
         key="any",
         value="ExportTraceServiceRequest, protobuf or JSON",
+        config={"cleanup.policy": "delete", "retention.ms": _WEEK_MS, "max.message.bytes": _MAX_BYTES},
+    ),
+    Topic(
+        name=OTLP_LOGS,
+        key="any, but the same trace on the same partition as in `otlp_spans`",
+        value="ExportLogsServiceRequest, protobuf or JSON",
         config={"cleanup.policy": "delete", "retention.ms": _WEEK_MS, "max.message.bytes": _MAX_BYTES},
     ),
     Topic(

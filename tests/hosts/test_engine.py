@@ -124,7 +124,7 @@ def test_spans_without_ids_are_told_to_their_sender(host: Host) -> None:
     good, bad = chat_span(1, [("user", "a")]), chat_span(2, [("user", "b")])
     bad["spanId"] = ""
     (result,) = host.send(request(good, bad))
-    assert (result.rejected_spans, result.message) == (1, "without a trace or span id, or unreadable")
+    assert (result.rejected, result.message) == (1, "without a trace or span id, or unreadable")
     assert (host.counts()["rejected_spans"], host.counts()["ingest"], host.counts()["calls"]) == (1, {"invalid": 1}, 1)
 
 

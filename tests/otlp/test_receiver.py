@@ -20,11 +20,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
+from spanfuse_processor import config
 from spanfuse_processor.errors import DecodeError, SpanfuseError, UnavailableError
 from spanfuse_processor.otlp import grpc_server, http_server
-from spanfuse_processor.otlp.decode import decode
-from spanfuse_processor.otlp.export import MAX_REQUEST_BYTES
-from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
+from spanfuse_processor.otlp.decode import decode, decode_logs
+from spanfuse_processor.otlp.export import MAX_REQUEST_BYTES, ExportResult, Exports
+from spanfuse_processor.otlp.receiver import OtlpReceiver
+from spanfuse_processor.otlp.span import LogRecord
 from tests.otlp.fixtures import chat, json_bytes, protobuf_bytes
 
 PROTOBUF = {"content-type": "application/x-protobuf"}
@@ -36,6 +38,7 @@ class Sink:
 
     def __init__(self) -> None:
         self.requests: list[tuple[bytes, str]] = []
+        self.logged: list[LogRecord] = []
         self.result = ExportResult()
         self.error: Exception | None = None
         self.gate: asyncio.Event | None = None
@@ -56,6 +59,24 @@ class Sink:
         self.requests.append((data, encoding))
         return self.result
 
+    async def logs(self, data: bytes, encoding: Any) -> ExportResult:
+        self.logged += decode_logs(data, encoding)
+        return self.result
+
+
+def settings(http: str | None = "127.0.0.1:0", grpc: str | None = "127.0.0.1:0", **more: Any) -> config.OtlpReceiver:
+    """What to listen on; `more` are options of both protocols, and `auth`."""
+    auth = {"auth": more.pop("auth")} if "auth" in more else {}
+    protocols = {name: {"endpoint": at, **more} for name, at in (("http", http), ("grpc", grpc)) if at}
+    return config.OtlpReceiver.model_validate({"protocols": protocols, **auth})
+
+
+def exports(sink: Sink) -> Exports:
+    async def drop(_: bytes, __: Any) -> ExportResult:
+        return ExportResult()
+
+    return {"traces": sink, "logs": sink.logs, "metrics": drop}
+
 
 Scenario = Callable[[OtlpReceiver, Sink, httpx.AsyncClient], Awaitable[None]]
 
@@ -65,7 +86,7 @@ def serve(scenario: Scenario) -> None:
 
     async def main() -> None:
         sink = Sink()
-        receiver = OtlpReceiver("127.0.0.1:0", "127.0.0.1:0", sink)
+        receiver = OtlpReceiver(settings(), exports(sink))
         await receiver.start()
         try:
             base = f"http://127.0.0.1:{receiver.http_port}"
@@ -132,7 +153,7 @@ BOMB = gzip.compress(bytes(MAX_REQUEST_BYTES + 1))
         pytest.param("POST", "/v1/traces", {}, b"x", 415, id="no type"),
         pytest.param("POST", "/v1/traces", PROTOBUF | {"content-encoding": "br"}, b"x", 415, id="brotli"),
         pytest.param("GET", "/v1/traces", {}, b"", 405, id="GET"),
-        pytest.param("POST", "/v1/logs", PROTOBUF, b"", 404, id="other signal"),
+        pytest.param("POST", "/v1/profiles", PROTOBUF, b"", 404, id="other signal"),
     ],
 )
 def test_what_is_refused_is_told_why_and_the_next_is_served(
@@ -141,9 +162,11 @@ def test_what_is_refused_is_told_why_and_the_next_is_served(
     async def scenario(_: OtlpReceiver, sink: Sink, client: httpx.AsyncClient) -> None:
         answer = await client.request(method, path, content=body, headers=headers)
         assert answer.status_code == status
-        if status in (400, 413) and headers.get("content-type") == PROTOBUF["content-type"]:
+        assert answer.headers["content-type"] == ("application/json" if headers is JSON else "application/x-protobuf")
+        assert answer.headers.get("allow") == ("POST" if status == 405 else None)
+        if headers is not JSON:
             assert status_pb2.Status.FromString(answer.content).message
-        if headers == JSON:
+        else:
             assert answer.json()["message"]
         good = await client.post("/v1/traces", content=json_bytes(chat()), headers=JSON)
         assert good.status_code == 200
@@ -307,8 +330,7 @@ def test_a_port_in_use_is_one_clear_error_and_leaves_nothing_open(protocol: str)
     async def main() -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            endpoints = {"http": "127.0.0.1:0", "grpc": "127.0.0.1:0"} | {protocol: f"127.0.0.1:{port}"}
-            receiver = OtlpReceiver(endpoints["http"], endpoints["grpc"], Sink())
+            receiver = OtlpReceiver(settings(**{protocol: f"127.0.0.1:{port}"}), exports(Sink()))
             with pytest.raises(SpanfuseError, match=str(port)):
                 await receiver.start()
             if receiver.http_port:
@@ -318,15 +340,9 @@ def test_a_port_in_use_is_one_clear_error_and_leaves_nothing_open(protocol: str)
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("endpoint", ["4318", "localhost:", "localhost:http", "localhost:70000"])
-def test_an_endpoint_that_is_none_is_refused(endpoint: str) -> None:
-    with pytest.raises(SpanfuseError, match="host:port"):
-        OtlpReceiver(endpoint, None, Sink())
-
-
 def test_one_protocol_alone_can_be_served() -> None:
     async def main() -> None:
-        receiver = OtlpReceiver(None, "localhost:0", Sink())
+        receiver = OtlpReceiver(settings(http=None, grpc="localhost:0"), exports(Sink()))
         await receiver.start()
         assert (receiver.http_port, receiver.grpc_port > 0) == (0, True)
         await receiver.stop(1)

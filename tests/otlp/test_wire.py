@@ -18,10 +18,14 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
 
 from spanfuse.messages import new_input
+from spanfuse_processor import config
 from spanfuse_processor.otlp.decode import decode
-from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
+from spanfuse_processor.otlp.export import ExportResult
+from spanfuse_processor.otlp.receiver import OtlpReceiver
 from spanfuse_schemas import Call
 from tests.otlp.fixtures import NOW_NS, normaliser
+
+ON_FREE_PORTS = {"protocols": {name: {"endpoint": "127.0.0.1:0"} for name in ("http", "grpc")}}
 
 
 @contextmanager
@@ -37,7 +41,7 @@ def receiver_in_a_thread() -> Iterator[tuple[OtlpReceiver, list[Call]]]:
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    receiver = OtlpReceiver("127.0.0.1:0", "127.0.0.1:0", export)
+    receiver = OtlpReceiver(config.OtlpReceiver.model_validate(ON_FREE_PORTS), {"traces": export})
     asyncio.run_coroutine_threadsafe(receiver.start(), loop).result(10)
     try:
         yield receiver, found

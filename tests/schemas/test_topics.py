@@ -12,6 +12,7 @@ from spanfuse_schemas.topics import (
     CONTROL,
     DEAD_LETTER,
     DETECTIONS,
+    OTLP_LOGS,
     OTLP_SPANS,
     TOPICS,
     partition_of,
@@ -21,7 +22,7 @@ BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
 def test_there_are_six_topics() -> None:
-    assert set(BY_NAME) == {OTLP_SPANS, CALLS, DETECTIONS, CHARGES, CONTROL, DEAD_LETTER}
+    assert set(BY_NAME) == {OTLP_SPANS, OTLP_LOGS, CALLS, DETECTIONS, CHARGES, CONTROL, DEAD_LETTER}
     assert len(BY_NAME) == len(TOPICS)
 
 
@@ -43,7 +44,7 @@ def test_histories_are_kept_for_a_week() -> None:
     assert kept == {str(7 * 24 * 3600 * 1000)}
 
 
-@pytest.mark.parametrize("name", [OTLP_SPANS, CALLS, DEAD_LETTER])
+@pytest.mark.parametrize("name", [OTLP_SPANS, OTLP_LOGS, CALLS, DEAD_LETTER])
 def test_topics_that_carry_spans_take_messages_of_16_mib(name: str) -> None:
     assert BY_NAME[name].config["max.message.bytes"] == str(16 * 2**20)
 

@@ -7,44 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
 from spanfuse_processor.config.kafka import KafkaSettings
+from spanfuse_processor.config.otlp import OtlpReceiver
 from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
 from spanfuse_schemas import Override, Policy, Rules
 from spanfuse_schemas.policy import SessionBudget
-
-
-class HttpProtocol(Section):
-    """OTLP over HTTP: `/v1/traces`, protobuf or JSON, gzipped or not."""
-
-    endpoint: Endpoint = "127.0.0.1:4318"
-    """Address to listen on, HOST:PORT; port 0 takes a free one. Default: loopback only, at OTLP's own port."""
-
-
-class GrpcProtocol(Section):
-    """OTLP over gRPC."""
-
-    endpoint: Endpoint = "127.0.0.1:4317"
-    """Address to listen on, HOST:PORT; port 0 takes a free one. Default: loopback only, at OTLP's own port."""
-
-
-class Protocols(Section):
-    """The protocols that are listed are on."""
-
-    http: HttpProtocol | None = None
-    """OTLP over HTTP."""
-    grpc: GrpcProtocol | None = None
-    """OTLP over gRPC."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _defaults(cls, value: Any) -> Any:
-        return listed(value)
-
-
-class OtlpReceiver(Section):
-    """Takes spans from any OTLP exporter."""
-
-    protocols: Protocols = Protocols(http=HttpProtocol(), grpc=GrpcProtocol())
-    """Default: both protocols."""
 
 
 class Receivers(Section):

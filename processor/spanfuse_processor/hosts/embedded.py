@@ -23,7 +23,8 @@ from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.engine import EXPIRE_AT_ONCE, Engine
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.otlp.decode import Encoding
-from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
+from spanfuse_processor.otlp.export import ExportResult, Exports
+from spanfuse_processor.otlp.receiver import OtlpReceiver
 from spanfuse_processor.serving import HttpServer
 from spanfuse_schemas import Decision
 
@@ -95,8 +96,8 @@ class EmbeddedHost:
         host, _, port = self._config.extensions.api.endpoint.rpartition(":")
         self._api = HttpServer("the API", create_app(self), host.strip("[]"), int(port))
         self.api_port = await self._api.start()
-        http, grpc = otlp.protocols.http, otlp.protocols.grpc
-        self._receiver = OtlpReceiver(http.endpoint if http else None, grpc.endpoint if grpc else None, self._export)
+        exports: Exports = {"traces": self._spans, "logs": self._logs, "metrics": self._metrics}
+        self._receiver = OtlpReceiver(otlp, exports)
         await self._receiver.start()
         self._tasks = [
             asyncio.create_task(_every(interval_s, work), name=f"embedded-{work.__name__}")
@@ -120,8 +121,15 @@ class EmbeddedHost:
             self._engine.store.close()
             self._engine = None
 
-    async def _export(self, data: bytes, encoding: Encoding) -> ExportResult:
+    async def _spans(self, data: bytes, encoding: Encoding) -> ExportResult:
         return await self._running.ingest(data, encoding, time.time_ns())
+
+    async def _logs(self, data: bytes, encoding: Encoding) -> ExportResult:
+        return await self._running.ingest(data, encoding, time.time_ns(), "logs")
+
+    async def _metrics(self, _: bytes, __: Encoding) -> ExportResult:
+        self._running.counters.add({"dropped_metrics": 1})
+        return ExportResult()
 
     async def _checkpoint(self) -> None:
         await asyncio.to_thread(self._running.store.checkpoint)

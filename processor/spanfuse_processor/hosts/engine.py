@@ -28,8 +28,8 @@ from spanfuse_processor.hosts.board import Board, shown
 from spanfuse_processor.hosts.live import LiveScopes, LiveSessions
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.store import Changes, Store
-from spanfuse_processor.otlp.decode import Encoding, decode
-from spanfuse_processor.otlp.export import ExportResult
+from spanfuse_processor.otlp.decode import Encoding, decode, decode_logs
+from spanfuse_processor.otlp.export import ExportResult, SignalName
 from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Call, CallBatch, Decision
 
@@ -53,7 +53,8 @@ PART: Final = 100
 class Read:
     """What a request holds."""
 
-    spans: int
+    items: Counter[str]
+    """Its spans, or its log records."""
     batch: CallBatch
     left_out: Counter[str]
     """Spans that made no call, by reason."""
@@ -66,7 +67,7 @@ class Read:
     def counts(self) -> dict[str, int]:
         """What is added to the counters for it."""
         reasons = {f"ingest/{reason}": n for reason, n in self.left_out.items()}
-        return {"requests": 1, "spans": self.spans, "rejected_spans": self.rejected, **reasons}
+        return {"requests": 1, **self.items, "rejected_spans": self.rejected, **reasons}
 
 
 class Engine:
@@ -92,7 +93,9 @@ class Engine:
         self._turn = asyncio.Lock()
         self._follow_mode()
 
-    async def ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
+    async def ingest(
+        self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName = "traces"
+    ) -> ExportResult:
         """Take a request. When this returns, its effects are stored and on their way to those who listen.
 
         Raises:
@@ -101,7 +104,7 @@ class Engine:
         """
         async with self._turn:
             try:
-                return await self._ingest(data, encoding, received_ns)
+                return await self._ingest(data, encoding, received_ns, signal)
             except UnavailableError as error:
                 self._refuse(error)
                 raise
@@ -117,11 +120,11 @@ class Engine:
                 self._bury(data, reason, received_ns)
                 raise DecodeError(reason) from error
 
-    async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int) -> ExportResult:
+    async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> ExportResult:
         if len(data) > LARGE_BYTES:
-            read = await _to_its_end(asyncio.to_thread(self._read, data, encoding, received_ns))
+            read = await _to_its_end(asyncio.to_thread(self._read, data, encoding, received_ns, signal))
         else:
-            read = self._read(data, encoding, received_ns)
+            read = self._read(data, encoding, received_ns, signal)
         calls = read.batch.calls
         for start in range(0, len(calls) - PART, PART):
             self._apply(calls[start : start + PART], {}, received_ns)
@@ -130,11 +133,15 @@ class Engine:
         self._apply(calls[last:], read.counts(), received_ns)
         return ExportResult(read.rejected, "without a trace or span id, or unreadable" if read.rejected else "")
 
-    def _read(self, data: bytes, encoding: Encoding, received_ns: int) -> Read:
-        spans = decode(data, encoding)
+    def _read(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> Read:
         before = Counter(self._normaliser.counters)
-        batch = self._normaliser.batch(spans, received_ns)
-        return Read(len(spans), batch, self._normaliser.counters - before)
+        if signal == "logs":
+            records = decode_logs(data, encoding)
+            items, batch = Counter(log_records=len(records)), self._normaliser.logs(records, received_ns)
+        else:
+            spans = decode(data, encoding)
+            items, batch = Counter(spans=len(spans)), self._normaliser.batch(spans, received_ns)
+        return Read(items, batch, self._normaliser.counters - before)
 
     def _apply(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
         try:

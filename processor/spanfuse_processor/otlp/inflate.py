@@ -27,6 +27,10 @@ class Inflater:
         self._out = bytearray()
         self._stream = zlib.decompressobj(_ANY_HEADER)
 
+    def __len__(self) -> int:
+        """Bytes of the result so far."""
+        return len(self._out)
+
     def feed(self, data: bytes) -> None:
         """Take the next piece.
 

@@ -29,7 +29,7 @@ _KINDS: Final = {"INTERNAL": 1, "SERVER": 2, "CLIENT": 3, "PRODUCER": 4, "CONSUM
 _STATUS: Final = {"OK": 1, "ERROR": 2}
 
 
-class _Keys(NamedTuple):
+class Keys(NamedTuple):
     """Under which keys a request has its groups, those their scopes, and those their items."""
 
     groups: tuple[str, str]
@@ -37,8 +37,8 @@ class _Keys(NamedTuple):
     items: tuple[str, ...]
 
 
-_SPANS: Final = _Keys(("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
-_LOGS: Final = _Keys(("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs"), ("logRecords", "log_records"))
+SPANS: Final = Keys(("resourceSpans", "resource_spans"), ("scopeSpans", "scope_spans"), ("spans",))
+LOGS: Final = Keys(("resourceLogs", "resource_logs"), ("scopeLogs", "scope_logs"), ("logRecords", "log_records"))
 
 
 def read_json(data: bytes) -> list[Span]:
@@ -47,7 +47,7 @@ def read_json(data: bytes) -> list[Span]:
     Raises:
         DecodeError: `data` is no such request.
     """
-    return _read(data, _SPANS, _span)
+    return _read(data, SPANS, _span)
 
 
 def read_json_logs(data: bytes) -> list[LogRecord]:
@@ -56,21 +56,31 @@ def read_json_logs(data: bytes) -> list[LogRecord]:
     Raises:
         DecodeError: `data` is no such request.
     """
-    return _read(data, _LOGS, lambda item, _, __: _record(item))
+    return _read(data, LOGS, lambda item, _, __: record_of(item))
 
 
-def _read(data: bytes, keys: _Keys, read: Callable[[Any, dict[str, Any], str], T]) -> list[T]:
+def _read(data: bytes, keys: Keys, read: Callable[[Any, dict[str, Any], str], T]) -> list[T]:
+    request = load_request(data, keys)
+    return [
+        read(item, resource, scope)
+        for group in list_of(request, *keys.groups)
+        for resource in [_attributes(_dict(get(group, "resource")))]
+        for scoped in list_of(group, *keys.scopes)
+        for scope in [_text(get(_dict(get(scoped, "scope")), "name"))]
+        for item in list_of(scoped, *keys.items)
+    ]
+
+
+def load_request(data: bytes, keys: Keys) -> dict[str, Any]:
+    """A request as JSON has it.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
     request = _load(data)
     if not isinstance(request, dict) or (request and not any(key in request for key in keys.groups)):
         raise DecodeError(f"not an OTLP JSON request: no object with {keys.groups[0]}")
-    return [
-        read(item, resource, scope)
-        for group in _list(request, *keys.groups)
-        for resource in [_attributes(_dict(_get(group, "resource")))]
-        for scoped in _list(group, *keys.scopes)
-        for scope in [_text(_get(_dict(_get(scoped, "scope")), "name"))]
-        for item in _list(scoped, *keys.items)
-    ]
+    return request
 
 
 def _load(data: bytes) -> Any:
@@ -84,7 +94,8 @@ def _load(data: bytes) -> Any:
         raise DecodeError(f"not JSON: {error}") from error
 
 
-def _get(item: Any, *keys: str) -> Any:
+def get(item: Any, *keys: str) -> Any:
+    """The first of some keys that an object has."""
     if isinstance(item, dict):
         for key in keys:
             if key in item:
@@ -96,8 +107,13 @@ def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _list(item: Any, *keys: str) -> list[Any]:
-    found = _get(item, *keys)
+def list_of(item: Any, *keys: str) -> list[Any]:
+    """The array under the first of some keys that an object has; empty if it has none.
+
+    Raises:
+        DecodeError: it is no array.
+    """
+    found = get(item, *keys)
     if found is None:
         return []
     if not isinstance(found, list):
@@ -123,7 +139,7 @@ def _enum(value: Any, names: Mapping[str, int]) -> int:
     return _int(value)
 
 
-def _id(value: Any, size: int) -> str:
+def id_of(value: Any, size: int) -> str:
     """An id of `size` bytes as lower-case hex."""
     if not isinstance(value, str):
         return ""
@@ -144,36 +160,38 @@ def _from_base64(value: str, size: int) -> str:
 
 
 def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
-    trace_id, span_id = _id(_get(span, "traceId", "trace_id"), 16), _id(_get(span, "spanId", "span_id"), 8)
+    trace_id, span_id = id_of(get(span, "traceId", "trace_id"), 16), id_of(get(span, "spanId", "span_id"), 8)
     if not trace_id or not span_id:
         return NO_SPAN
     status = _dict(span.get("status"))
     return Span(
         trace_id,
         span_id,
-        _id(_get(span, "parentSpanId", "parent_span_id"), 8),
+        id_of(get(span, "parentSpanId", "parent_span_id"), 8),
         _text(span.get("name")),
         _enum(span.get("kind"), _KINDS),
-        _int(_get(span, "startTimeUnixNano", "start_time_unix_nano")),
-        _int(_get(span, "endTimeUnixNano", "end_time_unix_nano")),
+        _int(get(span, "startTimeUnixNano", "start_time_unix_nano")),
+        _int(get(span, "endTimeUnixNano", "end_time_unix_nano")),
         _attributes(span),
         _events(span.get("events")),
         _enum(status.get("code"), _STATUS),
         _text(status.get("message")),
         scope,
         resource,
+        _text(get(span, "traceState", "trace_state")),
     )
 
 
-def _record(record: Any) -> LogRecord:
+def record_of(record: Any) -> LogRecord:
+    """A log record; one without ids for what is no object."""
     if not isinstance(record, dict):
         return LogRecord("", "")
     return LogRecord(
-        _id(_get(record, "traceId", "trace_id"), 16),
-        _id(_get(record, "spanId", "span_id"), 8),
-        _text(_get(record, "eventName", "event_name")),
-        _int(_get(record, "timeUnixNano", "time_unix_nano"))
-        or _int(_get(record, "observedTimeUnixNano", "observed_time_unix_nano")),
+        id_of(get(record, "traceId", "trace_id"), 16),
+        id_of(get(record, "spanId", "span_id"), 8),
+        _text(get(record, "eventName", "event_name")),
+        _int(get(record, "timeUnixNano", "time_unix_nano"))
+        or _int(get(record, "observedTimeUnixNano", "observed_time_unix_nano")),
         _value(record.get("body"), 0),
         _attributes(record),
     )
@@ -183,7 +201,7 @@ def _events(events: Any) -> list[SpanEvent]:
     if not isinstance(events, list):
         return []
     return [
-        SpanEvent(_text(e.get("name")), _int(_get(e, "timeUnixNano", "time_unix_nano")), _attributes(e))
+        SpanEvent(_text(e.get("name")), _int(get(e, "timeUnixNano", "time_unix_nano")), _attributes(e))
         for e in events
         if isinstance(e, dict)
     ]
@@ -233,7 +251,7 @@ def _bytes(value: Any, _: int) -> Any:
 
 
 def _array(value: Any, depth: int) -> Any:
-    values = _get(value, "values")
+    values = get(value, "values")
     return [_value(v, depth) for v in values] if isinstance(values, list) else []
 
 
@@ -243,6 +261,6 @@ _READERS: Final = {
     **dict.fromkeys(("intValue", "int_value"), _number),
     **dict.fromkeys(("doubleValue", "double_value"), _double),
     **dict.fromkeys(("arrayValue", "array_value"), _array),
-    **dict.fromkeys(("kvlistValue", "kvlist_value"), lambda value, depth: _pairs(_get(value, "values"), depth)),
+    **dict.fromkeys(("kvlistValue", "kvlist_value"), lambda value, depth: _pairs(get(value, "values"), depth)),
     **dict.fromkeys(("bytesValue", "bytes_value"), _bytes),
 }

@@ -65,6 +65,11 @@ def content_name(record: LogRecord) -> str:
     return ""
 
 
+def joinable(record: LogRecord) -> bool:
+    """Whether a record is content of a span."""
+    return bool(record.trace_id and record.span_id and content_name(record))
+
+
 def event_of(record: LogRecord, name: str) -> SpanEvent:
     """The record as an event of its span: its attributes and what its body says, be it a map, or JSON text of one; any other
     body stands under `body`."""

@@ -45,7 +45,7 @@ def read_protobuf_logs(data: bytes) -> list[LogRecord]:
     """
     request = parse(data, ExportLogsServiceRequest)
     return [
-        _record(record)
+        record_of(record)
         for group in request.resource_logs
         for scoped in group.scope_logs
         for record in scoped.log_records
@@ -74,19 +74,20 @@ def _text(value: str | bytes) -> str:
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
-def _id(value: bytes, size: int) -> str:
+def id_of(value: bytes, size: int) -> str:
+    """An id of `size` bytes as lower-case hex; empty where it is none."""
     text = value.hex() if len(value) == size else ""
     return "" if text in _NO_ID else text
 
 
 def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
-    trace_id, span_id = _id(span.trace_id, 16), _id(span.span_id, 8)
+    trace_id, span_id = id_of(span.trace_id, 16), id_of(span.span_id, 8)
     if not trace_id or not span_id:
         return NO_SPAN
     return Span(
         trace_id,
         span_id,
-        _id(span.parent_span_id, 8),
+        id_of(span.parent_span_id, 8),
         _text(span.name),
         span.kind,
         span.start_time_unix_nano,
@@ -97,13 +98,15 @@ def _span(span: Any, resource: dict[str, Any], scope: str) -> Span:
         _text(span.status.message),
         scope,
         resource,
+        _text(span.trace_state),
     )
 
 
-def _record(record: Any) -> LogRecord:
+def record_of(record: Any) -> LogRecord:
+    """A log record."""
     return LogRecord(
-        _id(record.trace_id, 16),
-        _id(record.span_id, 8),
+        id_of(record.trace_id, 16),
+        id_of(record.span_id, 8),
         _text(record.event_name),
         record.time_unix_nano or record.observed_time_unix_nano,
         _value(record.body, 0),

@@ -1,32 +1,39 @@
-"""The OTLP receiver: HTTP and gRPC servers that hand each request to one export function."""
+"""The OTLP receiver: HTTP and gRPC servers that hand each request to the export function of its signal."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
-from spanfuse_processor.errors import SpanfuseError
-from spanfuse_processor.otlp.export import Export, ExportResult
+from spanfuse_processor.otlp.access import Bearer, grpc_tls, http_tls
+from spanfuse_processor.otlp.export import Exports
 from spanfuse_processor.otlp.grpc_server import GrpcServer
 from spanfuse_processor.otlp.http_server import HttpServer
+from spanfuse_processor.otlp.room import Room
 
-__all__ = ["Export", "ExportResult", "OtlpReceiver"]
+if TYPE_CHECKING:
+    from spanfuse_processor import config
 
 
 class OtlpReceiver:
-    """Receives OTLP traces over HTTP and gRPC within the running event loop; signals are left to the host.
+    """Receives OTLP over HTTP and gRPC within the running event loop; signals of the process are left to the host.
 
-    A request is answered once `export` has returned, so an answer means what `export` makes it mean.
+    A request is answered once its export has returned, so an answer means what the export makes it mean.
 
     Args:
-        http_endpoint: `host:port` to serve OTLP/HTTP on, port 0: a free one; `None`: do not.
-        grpc_endpoint: the same for OTLP/gRPC.
-        export: takes each request; may raise DecodeError (400, INVALID_ARGUMENT: not to be retried) or UnavailableError
-            (503 with Retry-After, UNAVAILABLE: to be retried).
+        settings: what to listen on, and who may send.
+        exports: take each request; may raise DecodeError (400, INVALID_ARGUMENT: not to be retried) or UnavailableError
+            (503 with Retry-After, UNAVAILABLE with RetryInfo: to be retried).
+
+    Raises:
+        ConfigError: the files of TLS cannot be used.
     """
 
-    def __init__(self, http_endpoint: str | None, grpc_endpoint: str | None, export: Export) -> None:
-        self._http = HttpServer(*_address(http_endpoint), export) if http_endpoint else None
-        self._grpc = GrpcServer(*_address(grpc_endpoint), export) if grpc_endpoint else None
+    def __init__(self, settings: config.OtlpReceiver, exports: Exports) -> None:
+        http, grpc, auth = settings.protocols.http, settings.protocols.grpc, settings.auth
+        room, bearer = Room(), Bearer(auth.bearer_token if auth else None)
+        self._http = http and HttpServer(*_address(http.endpoint), exports, room, bearer, http_tls(http.tls))
+        self._grpc = grpc and GrpcServer(*_address(grpc.endpoint), exports, room, bearer, grpc_tls(grpc.tls))
         self.http_port = 0
         """Port of OTLP/HTTP once started; 0: not served."""
         self.grpc_port = 0
@@ -53,7 +60,5 @@ class OtlpReceiver:
 
 
 def _address(endpoint: str) -> tuple[str, int]:
-    host, colon, port = endpoint.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise SpanfuseError(f"{endpoint!r} is not host:port")
+    host, _, port = endpoint.rpartition(":")
     return host.strip("[]") or "127.0.0.1", int(port)

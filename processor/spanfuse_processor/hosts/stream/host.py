@@ -30,7 +30,7 @@ from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Policy
-from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS, TOPICS
+from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS, TOPICS
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -118,6 +118,7 @@ class StreamHost:
         self._combiner = Combiner(self._stage, self._scopes, outbox, second, counters, present=present, fail=fail)
         self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters, self._is_present)
         self._agent(OTLP_SPANS, self._ingest.handle)
+        self._agent(OTLP_LOGS, self._ingest.handle)
         self._agent(CALLS, self._detector.handle)
         self._agent(CHARGES, self._combiner.handle)
         app.on_partitions_revoked.connect(self._on_revoked, weak=False)

@@ -14,10 +14,10 @@ from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.offsets import Offsets, Window
 from spanfuse_processor.hosts.stream.outbox import Outbox, lost
-from spanfuse_processor.otlp.decode import decode, sniff
+from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Call, CallBatch
-from spanfuse_schemas.topics import CALLS, OTLP_SPANS, partition_of
+from spanfuse_schemas.topics import CALLS, OTLP_LOGS, partition_of
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,12 @@ MAX_INFLIGHT_BYTES: Final = 64 * 1024 * 1024
 
 
 class Ingest:
-    """Turns the messages of `otlp_spans` into messages of `spanfuse.calls`.
+    """Turns the messages of `otlp_spans`, and the content in those of `otlp_logs`, into messages of `spanfuse.calls`.
 
     Args:
         partitions: number of partitions of `spanfuse.calls`.
-        counters: gets `requests`, `spans`, `dead_letters`, `unexpected_errors`, `stale_messages`, `oversized_records`.
+        counters: gets `requests`, `spans`, `log_records`, `dead_letters`, `unexpected_errors`, `stale_messages`,
+            `oversized_records`.
         present: whether a message belongs to the present generation of the consumer group.
     """
 
@@ -59,13 +60,13 @@ class Ingest:
         self._room.set()
 
     async def handle(self, message: Any) -> None:
-        """Take one message of `otlp_spans`; its offset is committed once all its products are acknowledged."""
+        """Take one message; its offset is committed once all its products are acknowledged."""
         await self._room.wait()
         if not self._present(message):
             self._counters["stale_messages"] += 1  # its partition has moved on meanwhile; it is delivered again there
             return
         size = len(message.value or b"")
-        tp = TP(OTLP_SPANS, message.partition)
+        tp = TP(message.topic, message.partition)
         window = self._windows[tp]
         window.begin(message.offset)
         self._inflight += size
@@ -84,7 +85,7 @@ class Ingest:
         except Exception as error:  # one message must never stop a partition
             self._counters["unexpected_errors"] += 1
             if self._counters["unexpected_errors"] == 1:
-                log.exception("%s-%d offset %d cannot be read", OTLP_SPANS, message.partition, message.offset)
+                log.exception("%s-%d offset %d cannot be read", message.topic, message.partition, message.offset)
             return [await self._refuse(message, f"cannot be read: {type(error).__name__}")]
         return [await self._outbox.send(CALLS, value, partition=partition, urgent=True) for partition, value in packed]
 
@@ -92,10 +93,15 @@ class Ingest:
         data = message.value or b""
         # The broker's time of the message, not this worker's: the same bytes must give the same calls again.
         received_ns = int(message.timestamp * 1000) * 1_000_000
-        spans = decode(data, sniff(data))
-        batch = self._normaliser.batch(spans, received_ns)
+        if message.topic == OTLP_LOGS:
+            records = decode_logs(data, sniff(data))
+            batch = self._normaliser.logs(records, received_ns)
+            self._counters["log_records"] += len(records)
+        else:
+            spans = decode(data, sniff(data))
+            batch = self._normaliser.batch(spans, received_ns)
+            self._counters["spans"] += len(spans)
         self._counters["requests"] += 1
-        self._counters["spans"] += len(spans)
         return batch
 
     async def _refuse(self, message: Any, reason: str) -> asyncio.Future[object]:

@@ -1,20 +1,28 @@
-"""OTLP straight to a worker: each request becomes a message of `otlp_spans`, and is answered when Kafka has it."""
+"""OTLP straight to a worker: each request becomes messages of `otlp_spans` or `otlp_logs`, and is answered when Kafka has them.
+
+A trace goes to one partition, its logs to the same one of their topic, so that one worker reads all of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError
+from aiokafka.partitioner import DefaultPartitioner
 
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.hosts.kafka import MAX_REQUEST_BYTES, new_producer, start_client, within
 from spanfuse_processor.hosts.stream.outbox import TOO_LARGE
-from spanfuse_processor.otlp.decode import Encoding, decode
-from spanfuse_processor.otlp.receiver import ExportResult, OtlpReceiver
-from spanfuse_schemas.topics import OTLP_SPANS
+from spanfuse_processor.otlp.decode import Encoding
+from spanfuse_processor.otlp.export import ExportResult
+from spanfuse_processor.otlp.receiver import OtlpReceiver
+from spanfuse_processor.otlp.split import Parts, Place, split_logs, split_spans
+from spanfuse_schemas.topics import OTLP_LOGS, OTLP_SPANS
 
 if TYPE_CHECKING:
     from spanfuse_processor import config
@@ -25,24 +33,24 @@ LARGE_BYTES: Final = 256 * 1024
 """Requests above this, some hundred spans, are read on a thread: detection must not wait for them."""
 _OVERHEAD_BYTES: Final = 1024
 
+Split = Callable[[bytes, Encoding, Place], Parts]
+
 
 class KafkaReceiver:
     """The OTLP receiver of a worker.
 
     Args:
-        counters: gets `relayed_requests`, `refused_requests`, `unavailable`.
+        counters: gets `relayed_requests`, `dropped_records`, `dropped_metrics`, `refused_requests`, `unavailable`.
     """
 
     def __init__(self, settings: config.KafkaSettings, otlp: config.OtlpReceiver, counters: Counter[str]) -> None:
-        protocols = otlp.protocols
         self._settings = settings
         self._counters = counters
         self._producer: AIOKafkaProducer | None = None
-        self.otlp = OtlpReceiver(
-            protocols.http.endpoint if protocols.http else None,
-            protocols.grpc.endpoint if protocols.grpc else None,
-            self._export,
+        spans, logs = (
+            partial(self._export, topic, split) for topic, split in ((OTLP_SPANS, split_spans), (OTLP_LOGS, split_logs))
         )
+        self.otlp = OtlpReceiver(otlp, {"traces": spans, "logs": logs, "metrics": self._drop})
 
     async def start(self) -> None:
         """Connect to Kafka, then listen.
@@ -62,11 +70,13 @@ class KafkaReceiver:
         if self._producer is not None:
             await within(timeout_s, self._producer.stop())  # Kafka may be away; the clients were told to come back
 
-    async def _export(self, data: bytes, encoding: Encoding) -> ExportResult:
+    async def _drop(self, _: bytes, __: Encoding) -> ExportResult:
+        self._counters["dropped_metrics"] += 1
+        return ExportResult()
+
+    async def _export(self, topic: str, split: Split, data: bytes, encoding: Encoding) -> ExportResult:
         try:
-            if len(data) > MAX_REQUEST_BYTES - _OVERHEAD_BYTES:
-                raise _too_large(data)
-            await self._relay(data, encoding)
+            await self._relay(topic, split, data, encoding)
         except DecodeError:
             self._counters["refused_requests"] += 1
             raise
@@ -76,29 +86,36 @@ class KafkaReceiver:
         self._counters["relayed_requests"] += 1
         return ExportResult()
 
-    async def _relay(self, data: bytes, encoding: Encoding) -> None:
-        if len(data) > LARGE_BYTES:
-            key = await asyncio.to_thread(_key, data, encoding)
-        else:
-            key = _key(data, encoding)
+    async def _relay(self, topic: str, split: Split, data: bytes, encoding: Encoding) -> None:
+        producer = self._producer
+        if producer is None:
+            raise UnavailableError("the receiver has not started")
         try:
-            await asyncio.wait_for(self._produce(key, data), ACK_TIMEOUT_S)
+            async with asyncio.timeout(ACK_TIMEOUT_S):
+                place = _partitioner(await producer.partitions_for(topic))
+                if len(data) > LARGE_BYTES:
+                    parts = await asyncio.to_thread(split, data, encoding, place)
+                else:
+                    parts = split(data, encoding, place)
+                self._counters["dropped_records"] += parts.left_out
+                if any(len(part) > MAX_REQUEST_BYTES - _OVERHEAD_BYTES for _, part in parts.found):
+                    raise _too_large(data)
+                sent = [
+                    await producer.send(topic, part, key=trace_id.encode() or None) for trace_id, part in parts.found
+                ]
+                await asyncio.shield(asyncio.gather(*sent))
         except TOO_LARGE as error:
             raise _too_large(data) from error
         except (KafkaError, TimeoutError) as error:
-            raise UnavailableError("Kafka does not acknowledge the spans; send them again") from error
+            raise UnavailableError("Kafka does not acknowledge the request; send it again") from error
 
-    async def _produce(self, key: bytes | None, data: bytes) -> None:
-        if self._producer is None:
-            raise UnavailableError("the receiver has not started")
-        await asyncio.shield(await self._producer.send(OTLP_SPANS, data, key=key))
+
+def _partitioner(partitions: Iterable[int]) -> Place:
+    """Trace id → the partition that Kafka's clients choose for it as a key: the Collector's exporter, too."""
+    known = sorted(partitions)
+    choose = DefaultPartitioner()
+    return cache(lambda trace_id: choose(trace_id.encode(), known, known))
 
 
 def _too_large(data: bytes) -> DecodeError:
     return DecodeError(f"a request of {len(data)} bytes is larger than the topic takes; send smaller batches")
-
-
-def _key(data: bytes, encoding: Encoding) -> bytes | None:
-    """The first trace id, so that a trace stays on one partition and its children know their parents."""
-    spans = decode(data, encoding)
-    return spans[0].trace_id.encode("utf-8", "replace") if spans else None

@@ -20,7 +20,7 @@ from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.stream.host import StreamHost
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
-from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_SPANS
+from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import Config
@@ -91,7 +91,7 @@ class Worker:
         return {
             TopicPartition(tp.topic, tp.partition)
             for tp in self.host.assigned()
-            if tp.topic in (CALLS, CHARGES, OTLP_SPANS)
+            if tp.topic in (CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS)
         }
 
     def _recovering(self) -> int:

@@ -1,0 +1,162 @@
+"""Cuts a request by where its traces live, so that all of a trace, its logs too, is read in one place.
+
+Log records that are no content of a span are left out on the way, since nobody has a use for them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import orjson
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from spanfuse_processor.otlp import json_reader, protobuf_reader
+from spanfuse_processor.otlp.decode import Encoding
+from spanfuse_processor.otlp.logs import joinable
+
+Place = Callable[[str], Hashable]
+"""Trace id → where it lives."""
+
+
+class Parts(NamedTuple):
+    """A request that was cut."""
+
+    found: list[tuple[str, bytes]]
+    """A trace and a request, one for each place."""
+    left_out: int
+    """Log records that are of no use."""
+
+
+class _Scope(NamedTuple):
+    """What one instrumentation scope of one resource has sent."""
+
+    group: Any
+    scoped: Any
+    items: Iterable[Any]
+
+
+class _Form(NamedTuple):
+    """How one kind of request is taken apart and put together."""
+
+    scopes: Callable[[bytes], Iterator[_Scope]]
+    trace_id: Callable[[Any], str]
+    wanted: Callable[[Any], bool]
+    join: Callable[[list[_Scope]], bytes]
+
+
+def split_spans(data: bytes, encoding: Encoding, place: Place) -> Parts:
+    """Cut an ExportTraceServiceRequest; one that lives in one place stays as it came.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    return _split(data, _SPANS[encoding], place)
+
+
+def split_logs(data: bytes, encoding: Encoding, place: Place) -> Parts:
+    """The same for an ExportLogsServiceRequest.
+
+    Raises:
+        DecodeError: `data` is no such request.
+    """
+    return _split(data, _LOGS[encoding], place)
+
+
+def _split(data: bytes, form: _Form, place: Place) -> Parts:
+    parts: dict[Hashable, tuple[str, list[_Scope]]] = {}
+    left_out = 0
+    for group, scoped, items in form.scopes(data):
+        here: defaultdict[Hashable, list[Any]] = defaultdict(list)
+        for item in items:
+            if not form.wanted(item):
+                left_out += 1
+                continue
+            trace_id = form.trace_id(item)
+            where = place(trace_id)
+            here[where].append(item)
+            parts.setdefault(where, (trace_id, []))
+        for where, chosen in here.items():
+            parts[where][1].append(_Scope(group, scoped, chosen))
+    if len(parts) == 1 and not left_out:
+        return Parts([(trace_id, data) for trace_id, _ in parts.values()], 0)
+    return Parts([(trace_id, form.join(scopes)) for trace_id, scopes in parts.values()], left_out)
+
+
+def _json_scopes(keys: json_reader.Keys, data: bytes) -> Iterator[_Scope]:
+    for group in json_reader.list_of(json_reader.load_request(data, keys), *keys.groups):
+        for scoped in json_reader.list_of(group, *keys.scopes):
+            yield _Scope(group, scoped, json_reader.list_of(scoped, *keys.items))
+
+
+def _json_trace_id(item: Any) -> str:
+    return json_reader.id_of(json_reader.get(item, "traceId", "trace_id"), 16)
+
+
+def _join_json(keys: json_reader.Keys, scopes: list[_Scope]) -> bytes:
+    groups = [_with(group, keys.scopes, [_with(scoped, keys.items, list(items))]) for group, scoped, items in scopes]
+    return orjson.dumps({keys.groups[0]: groups})
+
+
+def _with(item: dict[str, Any], keys: tuple[str, ...], inner: list[Any]) -> dict[str, Any]:
+    """The object with another array."""
+    return {**{key: value for key, value in item.items() if key not in keys}, keys[0]: inner}
+
+
+class _Names(NamedTuple):
+    """The fields of a protobuf request."""
+
+    request: type[Any]
+    groups: str
+    scopes: str
+    items: str
+
+
+def _protobuf_scopes(names: _Names, data: bytes) -> Iterator[_Scope]:
+    request = protobuf_reader.parse(data, names.request)
+    for group in getattr(request, names.groups):
+        for scoped in getattr(group, names.scopes):
+            yield _Scope((type(request), group), scoped, getattr(scoped, names.items))
+
+
+def _protobuf_trace_id(item: Any) -> str:
+    return protobuf_reader.id_of(item.trace_id, 16)
+
+
+def _join_protobuf(names: _Names, scopes: list[_Scope]) -> bytes:
+    kind = scopes[0].group[0]
+    request = kind()
+    for (_, group), scoped, items in scopes:
+        to = getattr(request, names.groups).add(resource=group.resource, schema_url=group.schema_url)
+        to = getattr(to, names.scopes).add(scope=scoped.scope, schema_url=scoped.schema_url)
+        getattr(to, names.items).extend(items)
+    data: bytes = request.SerializeToString()
+    return data
+
+
+def _json(keys: json_reader.Keys, wanted: Callable[[Any], bool]) -> _Form:
+    return _Form(partial(_json_scopes, keys), _json_trace_id, wanted, partial(_join_json, keys))
+
+
+def _protobuf(names: _Names, wanted: Callable[[Any], bool]) -> _Form:
+    return _Form(partial(_protobuf_scopes, names), _protobuf_trace_id, wanted, partial(_join_protobuf, names))
+
+
+def _always(_: Any) -> bool:
+    return True
+
+
+_SPANS: Final[dict[Encoding, _Form]] = {
+    "json": _json(json_reader.SPANS, _always),
+    "protobuf": _protobuf(_Names(ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"), _always),
+}
+_LOGS: Final[dict[Encoding, _Form]] = {
+    "json": _json(json_reader.LOGS, lambda item: joinable(json_reader.record_of(item))),
+    "protobuf": _protobuf(
+        _Names(ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
+        lambda item: joinable(protobuf_reader.record_of(item)),
+    ),
+}
