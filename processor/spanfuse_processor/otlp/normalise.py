@@ -37,6 +37,7 @@ MAX_LASTING_NS: Final = 24 * 3600 * 1_000_000_000
 _TEAM_RESOURCE: Final[Keys] = ("team.id", "team", "department", "service.namespace")
 _OPERATIONS: Final = {
     "llm": "chat",
+    "generation": "chat",
     "embedding": "embeddings",
     "completion": "text_completion",
     "tool": "execute_tool",
@@ -320,7 +321,7 @@ def _agent_span(span: Span, dialect: Dialect) -> str:
     if own is None:
         first, _, rest = span.name.partition(" ")
         return bounded(rest) if first == "invoke_agent" else ""
-    if span.attributes.get(own.attribute) != own.value:
+    if bounded(span.attributes.get(own.attribute)) != own.value:
         return ""
     return bounded(find(span.attributes, own.keys)) or bounded(span.name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from spanfuse_processor.otlp.dialects.dialect import Dialect
@@ -27,8 +28,14 @@ _ALIASES: Final = {
     "aws_bedrock": "aws.bedrock",
     "aws": "aws.bedrock",
     "amazon_bedrock": "aws.bedrock",
+    "amazon-bedrock": "aws.bedrock",
+    "google.generative-ai": "gcp.gemini",
+    "google.vertex": "gcp.vertex_ai",
 }
 """Names in use → the names of the OpenTelemetry conventions."""
+
+_SURFACE: Final = re.compile(r"\.(?:chat|completion|responses|messages|embedding|image)\Z|\.textembeddingmodel\Z")
+"""What the Vercel AI SDK puts behind a provider: which of its interfaces was used."""
 
 _FRAMEWORKS: Final = frozenset(
     {
@@ -69,7 +76,7 @@ _RESELLERS: Final = frozenset(
 def provider_and_model(span: Span, dialect: Dialect) -> tuple[str, str]:
     """Provider under its OpenTelemetry name, and the model that answered, else the one that was asked."""
     attributes = span.attributes
-    provider = name(attributes, dialect.provider).lower().partition(" ")[0]
+    provider = _SURFACE.sub("", name(attributes, dialect.provider).lower().partition(" ")[0])
     model = name(attributes, dialect.response_model) or name(attributes, dialect.request_model)
     provider = "" if provider in _FRAMEWORKS else _ALIASES.get(provider, provider)
     prefix, slash, rest = model.partition("/")

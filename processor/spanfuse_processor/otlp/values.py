@@ -38,7 +38,13 @@ class EventKey(NamedTuple):
     attribute: str
 
 
-Keys = tuple[str | JsonKey | EventKey, ...]
+class Sum(NamedTuple):
+    """The sum of numbers, of which the first must be there: tokens that were told apart by class."""
+
+    keys: tuple[str | JsonKey, ...]
+
+
+Keys = tuple[str | JsonKey | EventKey | Sum, ...]
 """Where a value may be, in order."""
 
 
@@ -65,6 +71,8 @@ def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = (
             value = attributes.get(key)
         elif isinstance(key, EventKey):
             value = _of_event(events, key)
+        elif isinstance(key, Sum):
+            value = _sum(attributes, key)
         elif key.attribute in attributes:
             value = _field(attributes[key.attribute], key)
         else:
@@ -72,6 +80,11 @@ def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = (
         if value is not None and value != "":
             return value
     return None
+
+
+def _sum(attributes: dict[str, Any], key: Sum) -> float | None:
+    found = [number(find(attributes, (one,))) for one in key.keys]
+    return None if found[0] is None else sum(value for value in found if value is not None)
 
 
 def _of_event(events: Sequence[SpanEvent], key: EventKey) -> Any:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from spanfuse.parts import calls_of, mapping_of
 from spanfuse_processor.otlp.dialects.flat import unflatten
-from spanfuse_processor.otlp.dialects.forms import Messages, as_message, as_messages, load_text
+from spanfuse_processor.otlp.dialects.forms import Cut, Messages, as_message, as_messages, load_text
 from spanfuse_processor.otlp.span import Span, SpanEvent
 from spanfuse_processor.otlp.values import EventKey, Keys, find
 
@@ -62,6 +63,21 @@ class Fields(NamedTuple):
         if content is None and calls is None:
             return None
         return [as_message({"role": role, "content": content, "tool_calls": load_text(calls)}, role)]
+
+
+class Joined(NamedTuple):
+    """Messages whose tool calls are kept apart from their texts."""
+
+    texts: Source
+    calls: Source
+    """Looked at where `texts` have no tool calls."""
+
+    def read(self, span: Span, role: str) -> Messages:
+        texts = self.texts.read(span, role)
+        if isinstance(texts, Cut) or any(calls_of(mapping_of(item)) for item in texts or ()):
+            return texts
+        calls = self.calls.read(span, role)
+        return texts if not isinstance(calls, list) else [*(texts or ()), *calls]
 
 
 INPUT_EVENTS: Final = {
