@@ -39,6 +39,8 @@ class Span:
     """Name of the instrumentation scope."""
     resource: dict[str, Any] = field(default_factory=dict)
     """Attributes of the resource, shared by all its spans."""
+    trace_state: str = ""
+    """W3C tracestate: tells how it was sampled."""
 
 
 NO_SPAN: Final = Span("", "")
