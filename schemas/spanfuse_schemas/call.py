@@ -252,10 +252,10 @@ class Reset(Record):
 class Alias(Record):
     """What the span of an ancestor says of calls that were counted before it came: whose they are."""
 
+    id: str = Field(max_length=16, pattern=_HEX)
+    """The identity under which it counts once: a hash of the span that says so and of the calls."""
     trace_id: str
     """Their trace."""
-    span_id: str
-    """The span that says so: with `session` the identity under which the record counts once."""
     session: str
     """Session under which they were counted."""
     into: str = ""

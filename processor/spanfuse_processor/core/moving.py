@@ -11,9 +11,20 @@ from typing import Final
 
 from spanfuse_processor.core import circuit
 from spanfuse_processor.core.circuit import Mode
-from spanfuse_processor.core.session import MAX_ERRORS, MAX_LANES, MAX_TOOLS, OTHER, RECORDS, SessionState, Way
+from spanfuse_processor.core.rules import RuleBook
+from spanfuse_processor.core.session import (
+    MAX_ERRORS,
+    MAX_LANES,
+    MAX_TOOLS,
+    OTHER,
+    RECORDS,
+    PromptRun,
+    SessionState,
+    Way,
+)
 from spanfuse_processor.core.steps import RING, Steps
-from spanfuse_schemas import Alias, Decision, Moved
+from spanfuse_processor.core.turn import Turn
+from spanfuse_schemas import Alias, Call, Decision, Moved
 from spanfuse_schemas.fingerprint import exact_hash
 
 MAX_WAYS: Final = 8
@@ -52,8 +63,11 @@ def leave(state: SessionState, alias: Alias, mode: Mode) -> tuple[Moved | None, 
     return moved, told
 
 
-def arrive(state: SessionState, moved: Moved, mode: Mode) -> list[Decision] | None:
+def arrive(state: SessionState, moved: Moved, mode: Mode, wait_s: float) -> list[Decision] | None:
     """Take in what was counted elsewhere; steps stand in the order of their ends.
+
+    Args:
+        wait_s: who asks again later than that, seconds, merely waits.
 
     Returns:
         What that changes about the breaker; none if it had arrived before.
@@ -71,8 +85,10 @@ def arrive(state: SessionState, moved: Moved, mode: Mode) -> list[Decision] | No
     state.recent.extend(other.recent)
     state.seen.extend(other.seen)
     for agent, run in other.lanes.items():
-        if len(state.lanes) < MAX_LANES:
-            state.lanes.setdefault(agent, run)
+        if agent in state.lanes:
+            state.lanes[agent] = _one_run(state.lanes[agent], run, wait_s)
+        elif len(state.lanes) < MAX_LANES:
+            state.lanes[agent] = run
     for name in RECORDS:
         if name not in _APART and getattr(state, name) is None:
             setattr(state, name, getattr(other, name))
@@ -114,6 +130,39 @@ def _together(one: Steps, other: Steps) -> Steps:
     for step in newer:
         joined.append(step._replace(novel=not step.canon or step.canon not in joined.canons))
     return joined
+
+
+def _one_run(one: PromptRun, other: PromptRun, wait_s: float) -> PromptRun:
+    """The newer run of equal prompts, lengthened by the older one if it goes on with that."""
+    old, new = (one, other) if one.end_ns <= other.end_ns else (other, one)
+    same = old.canon == new.canon and old.system == new.system and new.history <= old.history
+    if not same or old.novel != old.novel_before or new.novel != new.novel_before:
+        return new
+    if old.exact == new.exact and new.exact_count == new.count:
+        new.exact_count += old.exact_count
+    new.hurried |= old.hurried or new.since_ns - old.end_ns < wait_s * 1e9
+    new.count += old.count
+    new.span_id, new.since_ns, new.spent = old.span_id, old.since_ns, old.spent
+    return new
+
+
+def arrival(state: SessionState, moved: Moved, book: RuleBook) -> Turn:
+    """What has arrived as the rules see it: no call of its own, but a step or a prompt that may be one too many."""
+    agent = state.roster.first if state.roster is not None else ""
+    step, prompt = state.steps.last, state.prompts.last
+    newest = prompt if step is None or (prompt is not None and prompt.end_ns > step.end_ns) else step
+    call = Call(
+        kind="tool",
+        trace_id=moved.origin.removeprefix("trace:"),
+        span_id=f"{newest.span_id if newest else 0:016x}",
+        start_ns=moved.at_ns,
+        end_ns=moved.at_ns,
+        session=state.key,
+        session_source="inherited",
+        agent=agent,
+    )
+    run = state.lanes.get(agent) if newest is prompt else None
+    return Turn(call, book.of(agent, "", newest.tool if newest else ""), newest, run)
 
 
 def _held(state: SessionState, other: SessionState, mode: Mode) -> list[Decision]:

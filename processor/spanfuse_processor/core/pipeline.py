@@ -138,7 +138,7 @@ class Pipeline:
         out, state = run.out, run.state(alias.session)
         if state is None or not (state.calls or state.tools or state.ways):
             return  # nothing of it was counted here
-        if alias.calls and state.seen.add(int(alias.span_id, 16), alias.to_ns) == "new":
+        if alias.calls and state.seen.add(int(alias.id, 16), alias.to_ns) == "new":
             run.ledger.owe(alias)
         if alias.into and alias.into != alias.session:
             moved, told = moving.leave(state, alias, self._policy.mode)
@@ -150,11 +150,16 @@ class Pipeline:
         out.touched[alias.session] = state
 
     def _arrive(self, moved: Moved, run: _Run) -> None:
-        state = run.state(moved.session)
-        told = moving.arrive(state, moved, self._policy.mode) if state is not None else None
-        if state is not None and told is not None:
-            run.out.decisions += told
-            run.out.touched[moved.session] = state
+        state, policy = run.state(moved.session), self._policy
+        if state is None:
+            return
+        told = moving.arrive(state, moved, policy.mode, policy.rules.repeat_prompt.wait_s)
+        if told is None:
+            return
+        run.out.decisions += told
+        run.out.touched[moved.session] = state
+        turn = moving.arrival(state, moved, self._book)
+        self._judge(state, turn, self._watching(turn.rules, counted=True)[sight(state, turn)], run.out)
 
     def step(self, session: SessionState, call: Call) -> Outcome:
         """Apply one call to its session; what it costs others is the batch's affair."""
@@ -220,7 +225,7 @@ class Pipeline:
             return
         known.bare = False
         turn = fold(session, call.model_copy(update={"cost_nano_usd": 0}), self._book)
-        self._judge(session, turn, self._watching(turn.rules, content_only=True)[sight(session, turn)], out)
+        self._judge(session, turn, self._watching(turn.rules, counted=True)[sight(session, turn)], out)
 
     def _judge(self, session: SessionState, turn: Turn, watchers: Iterable[Detector], out: Outcome) -> None:
         findings = [found for detect in watchers if (found := detect(session, turn)) is not None]
@@ -229,14 +234,14 @@ class Pipeline:
         if findings or session.decision is not None:
             out.decisions += breaker.judge(session, turn, findings, self._policy.mode)
 
-    def _watching(self, rules: Rules, *, content_only: bool = False) -> Watchers:
+    def _watching(self, rules: Rules, *, counted: bool = False) -> Watchers:
         """What watches under these settings; looked up by identity, as settings are slow to hash."""
-        key = id(rules), content_only
+        key = id(rules), counted
         known = self._watchers.get(key)
         if known is None or known[0] is not rules:
             if len(self._watchers) >= MAX_CACHED:
                 self._watchers.clear()
-            known = self._watchers[key] = rules, watching(rules, content_only=content_only)
+            known = self._watchers[key] = rules, watching(rules, counted=counted)
         return known[1]
 
     @staticmethod

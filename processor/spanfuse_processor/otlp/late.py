@@ -7,11 +7,11 @@ bounded; a span that names a session, a user or a team claims those that lie bel
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Sequence
 
-from spanfuse_processor.otlp.span import Span
-from spanfuse_processor.otlp.traces import MAX_OPEN, Node, Open, Trace, Traces
+from spanfuse_processor.otlp.traces import MAX_OPEN, Namer, Open, Trace, Traces
 from spanfuse_schemas import Alias, Call
+from spanfuse_schemas.fingerprint import exact_hash
 
 
 def remember(trace: Trace, call: Call) -> None:
@@ -40,59 +40,75 @@ def remember(trace: Trace, call: Call) -> None:
         del trace.open[0]
 
 
-def claims(traces: Traces, span: Span, node: Node) -> list[Alias]:
-    """What a span says of the calls below it, by the session under which they were counted.
-
-    Where no call of its trace was ever seen here, they may have been counted before this memory began: the span's session is told
-    in any case.
-    """
-    trace = traces.of(span.trace_id)
-    below: defaultdict[str, list[Open]] = defaultdict(list)
+def claims(traces: Traces, trace_id: str) -> list[Alias]:
+    """What is known by now of the calls of a trace that wait to hear whose they are."""
+    trace = traces.of(trace_id)
+    claimed: defaultdict[tuple[str, str], list[Open]] = defaultdict(list)
+    namers: dict[str, Namer] = {}
     rest: list[Open] = []
     for call in trace.open:
-        news = (node.session and call.unnamed) or (node.user and call.no_user) or (node.team and call.no_team)
-        if news and _is_below(traces, span, call):
-            below[call.session].append(call)
-            call = _known(call, node)
-            if not (call.unnamed or call.no_user or call.no_team):
-                continue
-        rest.append(call)
+        namer = _namer(traces, trace, trace_id, call)
+        if namer is not None:
+            namers[namer.span_id] = namer
+            claimed[namer.span_id, call.session].append(call)
+            call = _known(call, namer)
+        if call.unnamed or call.no_user or call.no_team:
+            rest.append(call)
     trace.open = rest
-    if not trace.called and node.session:
-        below.setdefault(f"trace:{span.trace_id}", [])
-    return [_alias(span, node, session, calls) for session, calls in below.items()]
+    return [_alias(trace_id, namers[by], session, calls) for (by, session), calls in claimed.items()]
 
 
-def _is_below(traces: Traces, span: Span, call: Open) -> bool:
-    """By the parents that are known; where one is missing, by time, since a span lasts longer than what is inside."""
+def told(trace_id: str, namer: Namer) -> Alias:
+    """What a span says of its trace where none of its calls was ever seen here: they may have been counted before this memory
+    began."""
+    return _alias(trace_id, namer, f"trace:{trace_id}", [])
+
+
+def _namer(traces: Traces, trace: Trace, trace_id: str, call: Open) -> Namer | None:
+    """The nearest span above that says something new of a call. Where a parent is missing, the shortest that was under way when
+    the call began, since a span lasts longer than what is inside."""
     above = call.parent
-    for node in traces.ancestors(span.trace_id, call.parent):
-        if node.span_id == span.span_id:
-            return True
+    for node in traces.ancestors(trace_id, call.parent):
+        namer = trace.namers.get(node.span_id)
+        if namer is not None and _is_news(call, namer):
+            return namer
         above = node.parent
-    return bool(above) and span.start_ns <= call.start_ns <= span.end_ns
+    if not above:
+        return None
+    around = [
+        n for n in trace.namers.values() if n.holds and n.from_ns <= call.start_ns <= n.to_ns and _is_news(call, n)
+    ]
+    return min(around, key=lambda namer: namer.to_ns - namer.from_ns, default=None)
 
 
-def _known(call: Open, node: Node) -> Open:
-    return call._replace(
-        session=node.session if call.unnamed and node.session else call.session,
-        unnamed=call.unnamed and not node.session,
-        no_user=call.no_user and not node.user,
-        no_team=call.no_team and not node.team,
+def _is_news(call: Open, namer: Namer) -> bool:
+    return bool(
+        namer.span_id != call.span_id
+        and ((namer.session and call.unnamed) or (namer.user and call.no_user) or (namer.team and call.no_team))
     )
 
 
-def _alias(span: Span, node: Node, session: str, calls: Iterable[Open]) -> Alias:
-    owed = [call for call in calls if (node.user and call.no_user) or (node.team and call.no_team)]
+def _known(call: Open, namer: Namer) -> Open:
+    return call._replace(
+        session=namer.session if call.unnamed and namer.session else call.session,
+        unnamed=call.unnamed and not namer.session,
+        no_user=call.no_user and not namer.user,
+        no_team=call.no_team and not namer.team,
+    )
+
+
+def _alias(trace_id: str, namer: Namer, session: str, calls: Sequence[Open]) -> Alias:
+    owed = [call for call in calls if (namer.user and call.no_user) or (namer.team and call.no_team)]
+    identity = exact_hash(" ".join([namer.span_id, session, *sorted(call.span_id for call in calls)]))
     return Alias(
-        trace_id=span.trace_id,
-        span_id=span.span_id,
+        id=identity,
+        trace_id=trace_id,
         session=session,
-        into=node.session if session.startswith("trace:") else "",
-        from_ns=span.start_ns,
-        to_ns=span.end_ns,
-        user=node.user if any(call.no_user for call in owed) else "",
-        team=node.team if any(call.no_team for call in owed) else "",
+        into=namer.session if session == f"trace:{trace_id}" else "",
+        from_ns=namer.from_ns,
+        to_ns=namer.to_ns,
+        user=namer.user if any(call.no_user for call in owed) else "",
+        team=namer.team if any(call.no_team for call in owed) else "",
         calls=sum(call.calls for call in owed),
         cost_nano_usd=sum(call.cost_nano_usd for call in owed),
         input_tokens=sum(call.input_tokens for call in owed),

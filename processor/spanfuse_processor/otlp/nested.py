@@ -72,7 +72,8 @@ def _within(candidates: Sequence[Candidate], traces: Traces) -> list[Pair]:
     index = {(c.call.trace_id, c.call.span_id): i for i, c in enumerate(candidates) if c.call.kind == "llm"}
     inside: defaultdict[int, list[int]] = defaultdict(list)
     for i in index.values():
-        outer = _around(candidates[i].call, index, traces)
+        call = candidates[i].call
+        outer = index.get((call.trace_id, traces.model_above(call.trace_id, call.parent_span_id)))
         if outer is not None and _is_repeated(candidates[outer], candidates[i]):
             inside[outer].append(i)
     pairs: list[Pair] = []
@@ -85,15 +86,6 @@ def _within(candidates: Sequence[Candidate], traces: Traces) -> list[Pair]:
         else:
             pairs.append((outer, inner[0], True))
     return pairs
-
-
-def _around(call: Call, index: dict[tuple[str, str], int], traces: Traces) -> int | None:
-    for node in traces.ancestors(call.trace_id, call.parent_span_id):
-        if node.role == "llm":
-            return index.get((call.trace_id, node.span_id))
-        if node.role != "other":
-            return None
-    return None
 
 
 def _is_repeated(outer: Candidate, inner: Candidate) -> bool:

@@ -13,12 +13,12 @@ from spanfuse_processor.otlp.dialects import dialect_of
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
 from spanfuse_processor.otlp.dialects.roles import role_of
 from spanfuse_processor.otlp.failure import error_class, error_type
-from spanfuse_processor.otlp.late import claims, remember
+from spanfuse_processor.otlp.late import claims, remember, told
 from spanfuse_processor.otlp.logs import Joiner
 from spanfuse_processor.otlp.nested import Candidate, seen_once
 from spanfuse_processor.otlp.provider import provider_and_model
 from spanfuse_processor.otlp.span import LogRecord, Span
-from spanfuse_processor.otlp.traces import Node, Traces
+from spanfuse_processor.otlp.traces import Namer, Node, Traces
 from spanfuse_processor.otlp.usage import ending, finish_reason, ttft_ns
 from spanfuse_processor.otlp.values import Keys, bounded, find, name, number
 from spanfuse_processor.otlp.verdict import Verdict
@@ -113,10 +113,11 @@ class Normaliser:
         for at, found in read.kept.items():
             if found.call.content == "structure" and (view := read.views[at]) is not None:
                 self._joiner.wants(view.span, received_ns)
-        aliases = [alias for view in read.views if view is not None for alias in self._aliases(view)]
+        aliases = self._aliases(read)
         calls = [found.call for found in read.kept.values()]
         for call in calls:
-            if call.span_id in read.new:
+            repeats = call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)
+            if call.span_id in read.new and not repeats:
                 remember(self._traces.of(call.trace_id), call)
         calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
         return CallBatch.model_construct(calls=tuple(calls), resets=(), aliases=tuple(aliases), moved=())
@@ -199,15 +200,26 @@ class Normaliser:
         )
         return _View(span, dialect, role, node)
 
-    def _aliases(self, view: _View) -> list[Alias]:
-        """What a span says of calls that were counted before it came."""
-        node, span = view.node, view.span
-        if not (node.session or node.user or node.team):
-            return []
-        trace = self._traces.of(span.trace_id)
-        if not trace.open and (trace.called or not node.session or view.role in ("llm", "tool")):
-            return []
-        return claims(self._traces, span, node)
+    def _aliases(self, read: _Read) -> list[Alias]:
+        """What the spans of a request say of calls that were counted before they came."""
+        found: list[Alias] = []
+        traces: set[str] = set()
+        for view in read.views:
+            if view is None or view.span.span_id not in read.new:
+                continue
+            node, span = view.node, view.span
+            traces.add(span.trace_id)
+            if node.session or node.user or node.team:
+                holds = view.role not in ("llm", "tool")
+                namer = Namer(node.span_id, span.start_ns, span.end_ns, node.session, node.user, node.team, holds)
+                trace = self._traces.of(span.trace_id)
+                trace.name(namer)
+                if holds and node.session and not trace.called:
+                    found.append(told(span.trace_id, namer))
+        for trace_id in traces:
+            if self._traces.of(trace_id).may_tell():
+                found += claims(self._traces, trace_id)
+        return found
 
     def _candidate(self, view: _View, received_ns: int) -> Candidate | None:
         if view.role == "llm":

@@ -14,6 +14,8 @@ MAX_SPANS_PER_TRACE: Final = 8_192
 """Spans remembered of one trace; more are not."""
 MAX_OPEN: Final = 256
 """Calls of a trace that wait to hear whose they are; of more, the oldest do not."""
+MAX_NAMERS: Final = 256
+"""Spans of a trace remembered that name somebody; of more, the oldest is not."""
 MAX_HOPS: Final = 64
 """Ancestors looked at."""
 
@@ -49,18 +51,47 @@ class Open(NamedTuple):
     """1 for a model call, 0 for a tool execution."""
 
 
+class Namer(NamedTuple):
+    """A span that says of itself whose it is."""
+
+    span_id: str
+    from_ns: int
+    to_ns: int
+    session: str
+    user: str
+    team: str
+    holds: bool
+    """Whether it may hold others: no tool, no model call."""
+
+
 class Trace:
     """What is remembered of one trace."""
 
-    __slots__ = ("called", "inside", "nodes", "open")
+    __slots__ = ("called", "inside", "namers", "nodes", "open", "says")
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.inside: dict[str, str] = {}
         """Span → a model span below it, with neither an agent nor a tool between."""
+        self.namers: dict[str, Namer] = {}
+        self.says = False, False, False
+        """Whether any of them names a session, a user, a team."""
         self.open: list[Open] = []
         self.called = False
         """Whether any call of it has been seen here."""
+
+    def name(self, namer: Namer) -> None:
+        """Remember whom a span names."""
+        self.namers[namer.span_id] = namer
+        session, user, team = self.says
+        self.says = session or bool(namer.session), user or bool(namer.user), team or bool(namer.team)
+        if len(self.namers) > MAX_NAMERS:
+            del self.namers[next(iter(self.namers))]
+
+    def may_tell(self) -> bool:
+        """Whether something is known of a kind that a call lacks."""
+        session, user, team = self.says
+        return any((c.unnamed and session) or (c.no_user and user) or (c.no_team and team) for c in self.open)
 
 
 class Traces:
@@ -114,6 +145,15 @@ class Traces:
                 return
             yield node
             parent = node.parent
+
+    def model_above(self, trace_id: str, parent: str) -> str:
+        """Id of the nearest model span above a span, with neither an agent nor a tool between; empty: none is known."""
+        for node in self.ancestors(trace_id, parent):
+            if node.role == "llm":
+                return node.span_id
+            if node.role != "other":
+                break
+        return ""
 
 
 def _tell_above(trace: Trace, node: Node) -> None:

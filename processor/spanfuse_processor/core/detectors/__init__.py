@@ -136,16 +136,18 @@ def sight(session: SessionState, turn: Turn) -> int:
 Watchers = tuple[tuple[Detector, ...], ...]
 
 
-_OF_CONTENT: Final = Sight.STEP | Sight.REPEAT | Sight.PROMPT | Sight.SKETCH
+def _may_look_again(watch: Watch) -> bool:
+    of_steps = Sight.STEP | Sight.REPEAT | Sight.PROMPT | Sight.SKETCH
+    return bool(watch.sight & of_steps) or watch.detect in (budget_session.detect, limits.detect)
 
 
-def watching(rules: Rules, *, content_only: bool = False) -> Watchers:
+def watching(rules: Rules, *, counted: bool = False) -> Watchers:
     """The detectors that these settings ask, in order, for each possible sight.
 
     Args:
-        content_only: of a call that was counted before, and of which only the content is new.
+        counted: of something that was counted before, and now has its content or its place: what looks at steps or at sums.
     """
-    awake = [watch for watch in DETECTORS if watch.on(rules) and (not content_only or watch.sight & _OF_CONTENT)]
+    awake = [watch for watch in DETECTORS if watch.on(rules) and (not counted or _may_look_again(watch))]
     return tuple(
         tuple(watch.detect for watch in awake if not watch.sight or watch.sight & seen)
         for seen in range(2 * Sight.QUIET)
