@@ -40,6 +40,8 @@ _ECHO_MIN_CHARS: Final = 8
 _ECHO_MAX_CHARS: Final = 1_024
 """What is longer is not looked at, characters."""
 
+_BLOCK_KEYS: Final = frozenset({"type", "text", "annotations", "meta"})
+"""Of a block that is nothing but its text."""
 _RAW: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 """The raw text of a JSON-like value, as `fingerprint` hashes it."""
 _MEMO: Final[dict[str, Fingerprint]] = {}
@@ -52,7 +54,19 @@ _MEMO_MIN_CHARS: Final = 256
 
 
 def tool_arguments(value: Any) -> Any:
-    """The one form of a tool's arguments or result: JSON text of an object or array is the same as what it says."""
+    """The one form of a tool's arguments or result: JSON text of an object or array is the same as what it says, and so is a
+    single block of text or JSON, in which MCP and Bedrock wrap a result."""
+    found = _loaded(value)
+    if not isinstance(found, list) or len(found) != 1 or not isinstance(found[0], Mapping):
+        return found
+    block = found[0]
+    if "json" in block:
+        return block["json"] if len(block) == 1 else found
+    text = block.get("text")
+    return _loaded(text) if isinstance(text, str) and block.keys() <= _BLOCK_KEYS else found
+
+
+def _loaded(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     bare = value.strip()

@@ -23,9 +23,10 @@ KEYS = {
     "cache_read": "gen_ai.usage.cache_read.input_tokens",
     "cache_write": "gen_ai.usage.cache_creation.input_tokens",
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
+    "total": "gen_ai.usage.total_tokens",
 }
 APART = dataclasses.replace(GENAI, quirks=Quirks(input_excludes_cache=True))
-TWICE = dataclasses.replace(GENAI, quirks=Quirks(reasoning_twice="openai/*"))
+TWICE = dataclasses.replace(GENAI, quirks=Quirks(reasoning_twice="openai/.*"))
 
 
 def used(
@@ -52,6 +53,26 @@ def test_reasoning_that_was_added_twice_is_taken_off_once() -> None:
     assert used(reported, dialect=TWICE, model="openai/gpt-4o").tokens.output == 50
     assert used(reported, dialect=TWICE, model="gemini-2.5-pro").tokens.output == 70
     assert used(reported, model="openai/gpt-4o").tokens.output == 70
+
+
+@pytest.mark.parametrize(
+    ("total", "whole", "output"),
+    [
+        (5050, 5000, 50),
+        (9050, 9000, 50),
+        (5070, 5000, 70),
+        (9070, 9000, 70),
+        (5030, 5000, 30),
+        (0, 5000, 50),
+        (7, 5000, 50),
+    ],
+)
+def test_a_total_tells_what_the_other_numbers_hold(total: int, whole: int, output: int) -> None:
+    """Whether the cache is among the input tokens, and reasoning among those of the output, once or twice; a total that fits
+    nothing tells nothing."""
+    reported = {"input": 5000, "cache_read": 3000, "cache_write": 1000, "output": 50, "reasoning": 20, "total": total}
+    found = used(reported).tokens
+    assert (found.input, found.output, found.reasoning) == (whole, output, 20)
 
 
 def test_content_that_was_cut_is_estimated_by_the_size_it_had() -> None:

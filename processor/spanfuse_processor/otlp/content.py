@@ -154,6 +154,8 @@ def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: b
         return Content("fingerprint", stated.model_copy(update={"actions": actions}))
     arguments = find(attributes, dialect.tool_arguments, span.events)
     result = find(attributes, dialect.tool_result, span.events)
+    if result in dialect.quirks.left_out:
+        arguments = result = None
     if result is None and failed:
         result = error_message(span) or None
     if result is None and any(attributes.get(key) == "" for key in dialect.tool_result if isinstance(key, str)):

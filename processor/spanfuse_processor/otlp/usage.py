@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, NamedTuple
 
 from spanfuse_processor.otlp.dialects.dialect import Dialect
@@ -83,20 +82,26 @@ class _Reported(NamedTuple):
 
 def _reported(span: Span, dialect: Dialect, counters: Counter[str]) -> _Reported:
     attributes, quirks = span.attributes, dialect.quirks
-    total = tokens(attributes, dialect.input_tokens, counters)
+    fresh = tokens(attributes, dialect.input_tokens, counters)
     output = tokens(attributes, dialect.output_tokens, counters)
+    total = tokens(attributes, dialect.total_tokens, counters)
     read = tokens(attributes, dialect.cache_read, counters) or 0
     write = tokens(attributes, dialect.cache_write, counters) or 0
     reasoning = tokens(attributes, dialect.reasoning, counters) or 0
-    if quirks.input_excludes_cache or read + write > (total or 0):
-        total = (total or 0) + read + write if total is not None or read + write else None
-    if output and reasoning and quirks.reasoning_twice and _asked(span, dialect, quirks.reasoning_twice):
-        output = max(output - reasoning, reasoning)
-    return _Reported(total, output, read, write, reasoning)
+    cached = read + write
+    beside = None if not total or fresh is None or output is None else total - fresh - output
+    if quirks.input_excludes_cache or cached > (fresh or 0) or (cached and beside in (cached, cached + reasoning)):
+        fresh = (fresh or 0) + cached if fresh is not None or cached else None
+    if output and reasoning:
+        if beside in (reasoning, cached + reasoning):
+            output += reasoning
+        elif beside == -reasoning or (quirks.reasoning_twice and _asked(span, dialect, quirks.reasoning_twice)):
+            output = max(output - reasoning, reasoning)
+    return _Reported(fresh, output, read, write, reasoning)
 
 
 def _asked(span: Span, dialect: Dialect, pattern: str) -> bool:
-    return fnmatchcase(name(span.attributes, dialect.request_model), pattern)
+    return re.fullmatch(pattern, name(span.attributes, dialect.request_model)) is not None
 
 
 def _tokens(found: _Reported) -> Tokens:
@@ -143,7 +148,7 @@ def characters(value: Any) -> int:
 
 def reported_cost(span: Span, dialect: Dialect, counters: Counter[str]) -> int | None:
     """The cost that the instrumentation reported, nano-dollars. A reported 0 is no price: some write it for want of one."""
-    value = find(span.attributes, dialect.cost)
+    value = find(span.attributes, dialect.cost, span.events)
     if value is None:
         return None
     usd = number(value)

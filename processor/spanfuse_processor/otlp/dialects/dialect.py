@@ -68,6 +68,7 @@ REASONING: Final[Keys] = (
     "gen_ai.usage.reasoning_tokens",
     "gen_ai.usage.details.reasoning_tokens",
 )
+TOTAL_TOKENS: Final[Keys] = ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total")
 COST: Final[Keys] = ("gen_ai.cost.total_cost", "operation.cost", "llm.cost.total", "gen_ai.usage.cost")
 FINISH: Final[Keys] = (
     "gen_ai.response.finish_reasons",
@@ -88,6 +89,8 @@ TOOL_EVENTS: Final[tuple[Keys, Keys]] = (
 
 SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
+
+TTFT: Final = (("gen_ai.response.time_to_first_chunk", SECOND), ("gen_ai.client.operation.time_to_first_chunk", SECOND))
 
 
 def role_by_operation(span: Span) -> Role:
@@ -115,7 +118,10 @@ class Quirks:
     input_excludes_cache: bool = False
     """Tokens from and to the cache are not among the input tokens."""
     reasoning_twice: str = ""
-    """Reasoning tokens were added to output tokens that hold them already, where the model asked for is like this pattern."""
+    """Reasoning tokens were added to output tokens that hold them already, where the model asked for is like this regular
+    expression."""
+    left_out: tuple[str, ...] = ()
+    """Results that stand for content which is not recorded: of the arguments beside them neither."""
     made_up_session: bool = False
     """`gen_ai.conversation.id` is made up where the user gave none: what an ancestor says of the session is surer."""
 
@@ -163,13 +169,12 @@ class Dialect:
     cache_read: Keys = CACHE_READ
     cache_write: Keys = CACHE_WRITE
     reasoning: Keys = REASONING
+    total_tokens: Keys = TOTAL_TOKENS
+    """Input and output tokens together: they tell what the others hold."""
     cost: Keys = COST
     """Cost of the call, USD."""
     finish: Keys = FINISH
-    ttft: tuple[tuple[str, int], ...] = (
-        ("gen_ai.response.time_to_first_chunk", SECOND),
-        ("gen_ai.client.operation.time_to_first_chunk", SECOND),
-    )
+    ttft: tuple[tuple[str, int], ...] = TTFT
     """Attribute with the time to the first token, and its unit in nanoseconds."""
     first_token_at: Keys = ()
     """Else the time of the first token, in ISO 8601."""
