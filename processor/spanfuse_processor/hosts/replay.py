@@ -27,7 +27,7 @@ from spanfuse_processor.hosts.replay_ends import Ends
 from spanfuse_processor.hosts.replay_report import Report, ScopeFound, SessionReport
 from spanfuse_processor.hosts.replay_states import MAX_LIVE_SESSIONS, States
 from spanfuse_processor.hosts.replay_totals import modes
-from spanfuse_processor.otlp.decode import decode
+from spanfuse_processor.hosts.spans import decoded, is_logs, with_logs
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy
 
@@ -68,13 +68,17 @@ class Replay:
         self.report.models = leaderboard.models(self._scopes.of_kind("model:"))
         return self.report
 
-    def request(self, recorded: Recorded) -> None:
-        """Replay one request."""
+    def request(self, recorded: Recorded, *, logs: bool = False) -> None:
+        """Replay one request.
+
+        Args:
+            logs: whether it comes from a file of log records.
+        """
         if recorded.data is None:
             self.report.fail(recorded.where, "longer than any export request")
             return
         try:
-            spans = decode(recorded.data, recorded.encoding)
+            spans, records = decoded(recorded, logs=logs)
         except DecodeError as error:
             self.report.fail(recorded.where, str(error))
             return
@@ -83,7 +87,9 @@ class Replay:
         coverage["spans"] += len(spans)
         # A recording is replayed as if each request had arrived when its last span ended.
         received_ns = max((span.end_ns for span in spans), default=0)
-        for call in self._normaliser.batch(spans, received_ns).calls:
+        logged_ns = max((record.time_ns for record in records), default=0)
+        batches = self._normaliser.logs(records, logged_ns), self._normaliser.batch(spans, received_ns)
+        for call in (call for batch in batches for call in batch.calls):
             self.call(call)
 
     def call(self, call: Call) -> None:
@@ -186,7 +192,7 @@ def replay_together(
             stack.enter_context(Replay(policy, Normaliser(prices), live_sessions=live_sessions))
             for policy, prices in trials
         ]
-        for path in find(paths):
+        for path in with_logs(find(paths)):
             _file(path, replays)
         return [replay.finished() for replay in replays]
 
@@ -195,7 +201,7 @@ def _file(path: Path, replays: Sequence[Replay]) -> None:
     try:
         for recorded in requests(path):
             for replay in replays:
-                replay.request(recorded)
+                replay.request(recorded, logs=is_logs(path))
     except (OSError, EOFError, zlib.error) as error:
         for replay in replays:
             replay.report.fail(path.name, str(error))

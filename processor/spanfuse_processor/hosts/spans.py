@@ -22,9 +22,15 @@ MAX_SPANS: Final = 20_000
 or a log record that stands in a later window is too late for the spans of an earlier one."""
 MAX_EVENTS: Final = 65_536
 """Log records that wait for their spans; further ones are left out, and counted."""
+MAX_PROBLEMS: Final = 20
+"""Problems that are told one by one; all are counted."""
 _LOGS: Final = ".logs."
 _TRACES: Final = ".traces."
+_METRICS: Final = ".metrics."
 _LOGS_KEYS: Final = (b'"resourceLogs"', b'"resource_logs"')
+_LOOK: Final = 4096
+"""Bytes in which a JSON request says what it holds."""
+_METRICS_KEYS: Final = (b'"resourceMetrics"', b'"resource_metrics"')
 _SPANS_KEYS: Final = (b'"resourceSpans"', b'"resource_spans"')
 
 
@@ -38,8 +44,16 @@ class Reading:
     """Log records that were joined to their spans."""
     logs_left: int = 0
     """Log records with content whose span is not there, or came in another window."""
+    undecodable: int = 0
+    """Requests that could not be decoded, and files that could not be read to their end."""
     problems: list[str] = field(default_factory=list)
-    """What could not be decoded or read, with file and line."""
+    """The first of those, with file and line."""
+
+    def fail(self, where: str, why: str) -> None:
+        """Note what could not be read."""
+        self.undecodable += 1
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(f"{where}: {why}")
 
 
 def windows(paths: Iterable[Path], reading: Reading) -> Iterator[list[Span]]:
@@ -78,7 +92,7 @@ class Window:
             self._reading.problems.append(f"{recorded.where}: longer than any export request")
             return
         try:
-            spans, records = _decoded(recorded, logs)
+            spans, records = decoded(recorded, logs=logs)
         except DecodeError as error:
             self._reading.problems.append(f"{recorded.where}: {error}")
             return
@@ -86,6 +100,7 @@ class Window:
         self.spans += spans
         for record in records:
             self._log(record)
+        return spans
 
     def _log(self, record: LogRecord) -> None:
         name = content_name(record)
@@ -120,15 +135,37 @@ def _logs_of(files: list[Path]) -> list[Path]:
     return list(dict.fromkeys([*filter(is_logs, files), *(path for path in beside if path.is_file())]))
 
 
+def with_logs(files: Iterable[Path]) -> Iterator[Path]:
+    """The files, each of spans after the one of log records that stands beside it."""
+    files = list(files)
+    known = set(files)
+    for path in files:
+        beside = path.with_name(path.name.replace(_TRACES, _LOGS))
+        if beside not in known and beside.is_file():
+            known.add(beside)
+            yield beside
+        yield path
+
+
 def _requests(path: Path, reading: Reading) -> Iterator[Recorded]:
     try:
         yield from requests(path)
     except (OSError, EOFError, zlib.error) as error:
-        reading.problems.append(f"{'standard input' if path == STDIN else path.name}: {error}")
+        reading.fail("standard input" if path == STDIN else path.name, str(error))
 
 
-def _decoded(recorded: Recorded, logs: bool) -> tuple[list[Span], list[LogRecord]]:
+def decoded(recorded: Recorded, *, logs: bool) -> tuple[list[Span], list[LogRecord]]:
+    """The spans and log records of one request; none of one of metrics.
+
+    Args:
+        logs: for protobuf, which does not say: whether it is one of log records.
+
+    Raises:
+        DecodeError: it cannot be used.
+    """
     data, encoding = recorded.data or b"", recorded.encoding
+    if _METRICS in recorded.where or (encoding == "json" and any(key in data[:_LOOK] for key in _METRICS_KEYS)):
+        return [], []
     if encoding == "json" and any(key in data for key in _LOGS_KEYS):
         spans = decode(data, encoding) if any(key in data for key in _SPANS_KEYS) else []
         return spans, decode_logs(data, encoding)
