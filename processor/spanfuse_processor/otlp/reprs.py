@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import Any, Final
 
 MAX_CHARS: Final = 65_536
 """Longer texts are left alone, characters: reading Python costs many times what JSON does."""
+
+_FIELD: Final = re.compile(r"(\w+)=('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|.*?)(?:\Z| (?=\w+=))", re.DOTALL)
+_BEGINNING: Final = re.compile(r"\w{1,64}=['\"\[{]")
 
 
 def python_value(text: str) -> Any:
@@ -17,6 +21,16 @@ def python_value(text: str) -> Any:
         return _value(ast.parse(text.strip(), mode="eval").body)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return None
+
+
+def looks_like_fields(text: str) -> bool:
+    """Whether a text begins as `fields_of_repr` reads it."""
+    return bool(_BEGINNING.match(text)) and len(text) <= MAX_CHARS
+
+
+def fields_of_repr(text: str) -> dict[str, Any]:
+    """The fields of a pydantic model as `str()` writes it: `content='x' tool_call_id='1'`."""
+    return {found[1]: python_value(found[2]) for found in _FIELD.finditer(text)}
 
 
 def _value(node: ast.expr) -> Any:

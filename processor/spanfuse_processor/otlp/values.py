@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from spanfuse_processor.otlp.reprs import python_value
+from spanfuse_processor.otlp.reprs import fields_of_repr, looks_like_fields, python_value
 from spanfuse_processor.otlp.span import SpanEvent
 from spanfuse_schemas.names import normal_name
 
@@ -29,6 +29,8 @@ class JsonKey(NamedTuple):
     """Its name; with dots, also a path: `choices.0.finish_reason`."""
     unless: str = ""
     """Another field of the object: where that holds anything, this one is not all there is."""
+    beside: str = ""
+    """Another field, or path, that must hold something: it tells what the object is."""
 
 
 class EventKey(NamedTuple):
@@ -69,14 +71,14 @@ def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = (
     for key in keys:
         if isinstance(key, str):
             value = attributes.get(key)
+        elif isinstance(key, JsonKey):
+            if key.attribute not in attributes:
+                continue
+            value = _field(attributes[key.attribute], key)
         elif isinstance(key, EventKey):
             value = _of_event(events, key)
-        elif isinstance(key, Sum):
-            value = _sum(attributes, key)
-        elif key.attribute in attributes:
-            value = _field(attributes[key.attribute], key)
         else:
-            continue
+            value = _sum(attributes, key)
         if value is not None and value != "":
             return value
     return None
@@ -93,9 +95,11 @@ def _of_event(events: Sequence[SpanEvent], key: EventKey) -> Any:
 
 
 def _field(value: Any, key: JsonKey) -> Any:
-    if isinstance(value, str):
+    if isinstance(value, str) and (value[:1] == "{" or looks_like_fields(value)):
         value = _object(value)
     if not isinstance(value, dict) or (key.unless and value.get(key.unless)):
+        return None
+    if key.beside and not _at(value, key.beside):
         return None
     return value[key.field] if key.field in value else _at(value, key.field)
 
@@ -114,10 +118,8 @@ def _at(value: Any, path: str) -> Any:
 @lru_cache(maxsize=8)
 def _object(text: str) -> Any:
     """What JSON or Python holds in a text; `None` for anything else. Several keys in a row ask for the same text."""
-    if text[:1] != "{":
-        return None
     try:
-        return load_json(text)
+        return load_json(text) if text[:1] == "{" else fields_of_repr(text)
     except ValueError:
         return python_value(text)
 

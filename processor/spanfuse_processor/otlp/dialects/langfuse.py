@@ -21,6 +21,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Dialect,
     Roles,
 )
+from spanfuse_processor.otlp.dialects.langchain import tool_message
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Json
 from spanfuse_processor.otlp.values import JsonKey, Sum
 
@@ -94,5 +95,6 @@ LANGFUSE: Final = Dialect(
         JsonKey(_INPUT, "kwargs", unless="args"),  # of a function that was observed
         _INPUT,
     ),
-    tool_result=(*TOOL_RESULT, _OUTPUT),
+    tool_result=(*TOOL_RESULT, *tool_message(_OUTPUT), _OUTPUT),
+    tool_call_id=("gen_ai.tool.call.id", *tool_message(_OUTPUT, field="tool_call_id")),
 )

@@ -21,6 +21,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Dialect,
     Roles,
 )
+from spanfuse_processor.otlp.dialects.langchain import tool_message
 from spanfuse_processor.otlp.values import JsonKey
 
 _KIND: Final = "langsmith.span.kind"
@@ -99,14 +100,9 @@ LANGSMITH: Final = Dialect(
     tool_arguments=(*TOOL_ARGUMENTS, JsonKey(_PROMPT, "input"), _PROMPT),
     tool_result=(
         *TOOL_RESULT,
-        JsonKey(_COMPLETION, "output.kwargs.content"),
-        JsonKey(_COMPLETION, "output.content"),
+        *tool_message(_COMPLETION, "output"),
         JsonKey(_COMPLETION, "output"),
         _COMPLETION,
     ),
-    tool_call_id=(
-        "gen_ai.tool.call.id",
-        JsonKey(_COMPLETION, "output.kwargs.tool_call_id"),
-        JsonKey(_COMPLETION, "output.tool_call_id"),
-    ),
+    tool_call_id=("gen_ai.tool.call.id", *tool_message(_COMPLETION, "output", field="tool_call_id")),
 )

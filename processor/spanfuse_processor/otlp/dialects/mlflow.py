@@ -22,6 +22,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Dialect,
     Roles,
 )
+from spanfuse_processor.otlp.dialects.langchain import tool_message
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Json
 from spanfuse_processor.otlp.values import JsonKey
 
@@ -89,5 +90,6 @@ MLFLOW: Final = Dialect(
         JsonKey(_OUTPUT, "generations.0.0.generation_info.finish_reason"),
     ),
     tool_arguments=(*TOOL_ARGUMENTS, _INPUT),
-    tool_result=(*TOOL_RESULT, _OUTPUT),
+    tool_result=(*TOOL_RESULT, *tool_message(_OUTPUT), _OUTPUT),
+    tool_call_id=("gen_ai.tool.call.id", *tool_message(_OUTPUT, field="tool_call_id")),
 )

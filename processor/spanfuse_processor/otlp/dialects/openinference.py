@@ -22,6 +22,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Roles,
 )
 from spanfuse_processor.otlp.dialects.identity import AGENT
+from spanfuse_processor.otlp.dialects.langchain import tool_message
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Flat, Json
 from spanfuse_processor.otlp.values import JsonKey
 
@@ -53,6 +54,11 @@ OPENINFERENCE: Final = Dialect(
     ttft_events=("First Token Stream Event",),
     tool_name=("tool.name", *TOOL_NAME),
     tool_arguments=(*TOOL_ARGUMENTS, "input.value", "tool.parameters"),
-    tool_result=(*TOOL_RESULT, "output.value"),
-    tool_call_id=("tool_call.id", "tool.id", "gen_ai.tool.call.id"),
+    tool_result=(*TOOL_RESULT, *tool_message("output.value"), "output.value"),
+    tool_call_id=(
+        "tool_call.id",
+        "tool.id",
+        "gen_ai.tool.call.id",
+        *tool_message("output.value", field="tool_call_id"),
+    ),
 )

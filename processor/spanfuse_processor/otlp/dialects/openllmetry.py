@@ -15,9 +15,11 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Dialect,
     Roles,
 )
+from spanfuse_processor.otlp.dialects.langchain import tool_message
 from spanfuse_processor.otlp.values import JsonKey
 
 _KIND: Final = "traceloop.span.kind"
+_OUTPUT: Final = "traceloop.entity.output"
 
 OPENLLMETRY: Final = Dialect(
     name="openllmetry",
@@ -46,5 +48,11 @@ OPENLLMETRY: Final = Dialect(
         JsonKey("traceloop.entity.input", "kwargs", unless="args"),
         "traceloop.entity.input",
     ),
-    tool_result=(*TOOL_RESULT, JsonKey("traceloop.entity.output", "output"), "traceloop.entity.output"),
+    tool_result=(
+        *TOOL_RESULT,
+        *tool_message(_OUTPUT, "output"),
+        JsonKey(_OUTPUT, "output"),
+        _OUTPUT,
+    ),
+    tool_call_id=("gen_ai.tool.call.id", *tool_message(_OUTPUT, "output", field="tool_call_id")),
 )
