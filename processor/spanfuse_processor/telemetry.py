@@ -16,6 +16,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "batches": "groups of calls applied together that came to a charge",
     "duplicates": "calls whose span had been counted before; they change nothing",
     "late": "calls that ended before all that their session remembers; they change nothing",
+    "nested": "spans of model calls that another span had told of in an earlier request; they add what it lacked",
+    "moved": "traces whose calls turned out to belong to a session that was named later",
     "cost_nano_usd": "cost of the calls counted, nano-dollars",
     "decisions": "changes of breakers",
     "dead_letters": "requests or messages that could not be decoded or applied; they are kept for a while",

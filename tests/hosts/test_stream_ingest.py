@@ -80,7 +80,7 @@ def good(number: int = 0) -> bytes:
 def test_calls_of_a_session_go_to_its_partition_in_order() -> None:
     """One message per partition, whatever the number of calls."""
     calls = [prompt(f"question {i}", at=i, session=f"s{i % 10}") for i in range(50)]
-    packed = dict(pack(calls, 4, Counter()))
+    packed = dict(pack(CallBatch(calls=tuple(calls)), 4, Counter()))
     assert len(packed) == len({partition_of(f"s{i}", 4) for i in range(10)})
     for partition, value in packed.items():
         found = CallBatch.from_json(value).calls
@@ -90,7 +90,7 @@ def test_calls_of_a_session_go_to_its_partition_in_order() -> None:
 def test_a_message_too_large_is_split_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "MAX_MESSAGE_BYTES", 2_000)
     calls = [prompt(f"question {i}", at=i, session="s") for i in range(20)]
-    values = [value for _, value in pack(calls, 4, Counter())]
+    values = [value for _, value in pack(CallBatch(calls=tuple(calls)), 4, Counter())]
     assert len(values) > 2
     assert max(map(len, values)) <= 2_000
     assert [c for value in values for c in CallBatch.from_json(value).calls] == calls
@@ -102,7 +102,7 @@ def test_a_call_that_no_topic_takes_is_counted(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(subject, "MAX_CALL_BYTES", 2_000)
     counters = Counter[str]()
     calls = [prompt("one", session="s"), prompt("two", session="s", agent="a" * 3_000), prompt("three", session="s")]
-    values = [value for _, value in pack(calls, 1, counters)]
+    values = [value for _, value in pack(CallBatch(calls=tuple(calls)), 1, counters)]
     assert [c for value in values for c in CallBatch.from_json(value).calls] == [calls[0], calls[2]]
     assert counters == {"oversized_records": 1}
 

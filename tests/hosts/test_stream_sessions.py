@@ -175,7 +175,7 @@ class Bench:
         self.present, self.failures = True, list[BaseException]()
         self.detector = Detector(
             Pipeline(policy()), self.sessions, outbox, self.writeback, self.counters,
-            present=lambda _: self.present, fail=self.failures.append,
+            partitions=1, present=lambda _: self.present, fail=self.failures.append,
         )  # fmt: skip
 
     async def _commit(self, offsets: dict[TP, int]) -> bool:

@@ -42,6 +42,8 @@ class Outcome:
     """Calls of which another span had told before."""
     redelivered: int = 0
     """Calls that the host had applied to their session before."""
+    taken: dict[str, str] = field(default_factory=dict)
+    """Trace whose calls turned out to belong to a session here → the session."""
     moved: list[Moved] = field(default_factory=list)
     """What goes to sessions that live elsewhere."""
     forwarded: list[Call] = field(default_factory=list)
@@ -144,6 +146,7 @@ class Pipeline:
             moved, told = moving.leave(state, alias, self._policy.mode)
             out.decisions += told
             if moved is not None and run.lives_here(alias.into):
+                out.taken[alias.session] = alias.into
                 self._arrive(moved, run)
             elif moved is not None:
                 out.moved.append(moved)

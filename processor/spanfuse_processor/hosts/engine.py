@@ -31,7 +31,7 @@ from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.decode import Encoding, decode, decode_logs
 from spanfuse_processor.otlp.export import ExportResult, SignalName
 from spanfuse_processor.telemetry import REJECTED, Counters
-from spanfuse_schemas import Call, CallBatch, Decision
+from spanfuse_schemas import Alias, Call, CallBatch, Decision
 
 log = logging.getLogger(__name__)
 
@@ -127,10 +127,10 @@ class Engine:
             read = self._read(data, encoding, received_ns, signal)
         calls = read.batch.calls
         for start in range(0, len(calls) - PART, PART):
-            self._apply(calls[start : start + PART], {}, received_ns)
+            self._apply(_part(calls[start : start + PART]), {}, received_ns)
             await asyncio.sleep(0)
         last = (len(calls) - 1) // PART * PART if calls else 0
-        self._apply(calls[last:], read.counts(), received_ns)
+        self._apply(_part(calls[last:], read.batch.aliases), read.counts(), received_ns)
         return ExportResult(read.rejected, "without a trace or span id, or unreadable" if read.rejected else "")
 
     def _read(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> Read:
@@ -143,28 +143,29 @@ class Engine:
             items, batch = Counter(spans=len(spans)), self._normaliser.batch(spans, received_ns)
         return Read(items, batch, self._normaliser.counters - before)
 
-    def _apply(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
+    def _apply(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
         try:
-            self._apply_together(calls, counts, received_ns)
+            self._apply_together(batch, counts, received_ns)
         except UnavailableError:
             raise
         except Exception:
             self._rolled_back()
-            self._apply_apart(calls, counts, received_ns)
+            self._apply_apart(batch, counts, received_ns)
 
-    def _apply_apart(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
+    def _apply_apart(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
         """Session by session, so that one which cannot be applied or stored costs none of the others.
 
         Raises:
             Exception: if none could be.
         """
         by_session: defaultdict[str, list[Call]] = defaultdict(list)
-        for call in calls:
+        for call in batch.calls:
             by_session[call.session].append(call)
         failures: list[Exception] = []
-        for group in by_session.values():
+        for session, group in by_session.items():
+            known = tuple(alias for alias in batch.aliases if alias.session == session)
             try:
-                self._apply_together(tuple(group), {}, received_ns)
+                self._apply_together(_part(tuple(group), known), {}, received_ns)
             except UnavailableError:
                 raise
             except Exception as error:
@@ -177,8 +178,7 @@ class Engine:
             log.error("calls of a session cannot be applied; such are left out and counted", exc_info=failures[0])
         self._commit(Outcome(), counts, received_ns)
 
-    def _apply_together(self, calls: tuple[Call, ...], counts: dict[str, int], received_ns: int) -> None:
-        batch = CallBatch.model_construct(calls=calls)
+    def _apply_together(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
         # What is rolled back was not counted either: its number is used again.
         outcome = self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=self.counters["batches"])
         second = self._stage.process(outcome.charges, self.scopes.load)
@@ -323,6 +323,10 @@ class Engine:
         return _described(state, now_ns) if state is not None else None
 
 
+def _part(calls: tuple[Call, ...], aliases: tuple[Alias, ...] = ()) -> CallBatch:
+    return CallBatch.model_construct(calls=calls, aliases=aliases)
+
+
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
     """Wait for work on a thread even if the sender has given up meanwhile: the next request must not be read beside it."""
     task = asyncio.ensure_future(work)
@@ -340,6 +344,8 @@ def _counts(outcome: Outcome, second: ScopeOutcome) -> dict[str, int]:
         "calls": outcome.counted,
         "duplicates": outcome.duplicates,
         "late": outcome.late,
+        "nested": outcome.nested,
+        "moved": len(outcome.taken),
         "decisions": len(outcome.decisions) + len(second.decisions),
         "cost_nano_usd": sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*"),
         **found,

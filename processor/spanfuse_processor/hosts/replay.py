@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.core.scopes import leaderboard
 from spanfuse_processor.core.scopes.stage import ScopeStage
@@ -29,7 +29,7 @@ from spanfuse_processor.hosts.replay_states import MAX_LIVE_SESSIONS, States
 from spanfuse_processor.hosts.replay_totals import modes
 from spanfuse_processor.hosts.spans import decoded, is_logs, with_logs
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_schemas import Call, CallBatch, Charge, Decision, Detection, Policy
+from spanfuse_schemas import Alias, Call, CallBatch, Charge, Decision, Detection, Policy
 
 
 class Replay:
@@ -89,31 +89,53 @@ class Replay:
         received_ns = max((span.end_ns for span in spans), default=0)
         logged_ns = max((record.time_ns for record in records), default=0)
         batches = self._normaliser.logs(records, logged_ns), self._normaliser.batch(spans, received_ns)
-        for call in (call for batch in batches for call in batch.calls):
-            self.call(call)
+        for batch in batches:
+            for call in batch.calls:
+                self.call(call)
+            for alias in batch.aliases:
+                self._know(alias)
 
     def call(self, call: Call) -> None:
         """Replay one call."""
         state = self._state(call)
         standing, remembered = self._standing(state, call), state.calls
-        self._calls += 1
-        batch = CallBatch.model_construct(calls=(call,))
-        outcome = self._pipeline.process(batch, lambda _: state, source="replay", offset=self._calls)
+        outcome = self._process(CallBatch.model_construct(calls=(call,)))
         self.report.coverage["duplicates"] += outcome.duplicates
         self.report.coverage["late"] += outcome.late
-        if not outcome.counted:
+        self.report.coverage["nested"] += outcome.nested
+        if not outcome.touched:
             return
-        self.report.cover(call)
-        self.report.rules.update(detection.rule for detection in outcome.detections)
-        session = self.report.sessions.setdefault(call.session, SessionReport(call.session))
-        if call.kind == "llm" and call.session not in self._detected:
-            self._ends.get(call.session).add(call.end_ns)
-        for detection in outcome.detections:
-            self._found(session, detection, session.calls - remembered)
-        self._charge(outcome.charges)
-        if call.kind == "llm":
+        name = next(iter(outcome.touched))
+        session = self.report.sessions.setdefault(name, SessionReport(name))
+        if outcome.counted:
+            self.report.cover(call)
+            if call.kind == "llm" and name not in self._detected:
+                self._ends.get(name).add(call.end_ns)
+        self._tell(session, outcome, session.calls - remembered)
+        if outcome.counted and call.kind == "llm":
             refusing = next((decision.rule for decision in standing if refused(decision, call)), "")
             session.counted(call.cost_nano_usd, refusing)
+
+    def _know(self, alias: Alias) -> None:
+        """What is known by now of calls that were replayed before."""
+        outcome = self._process(CallBatch.model_construct(aliases=(alias,)))
+        sessions = self.report.sessions
+        for origin, into in outcome.taken.items():
+            session = sessions.setdefault(into, SessionReport(into))
+            if origin in sessions:
+                session.takes(sessions.pop(origin))
+                self.report.coverage["moved"] += 1
+            self._tell(session, outcome, session.calls - self._states.get(into).calls)
+
+    def _process(self, batch: CallBatch) -> Outcome:
+        self._calls += 1
+        return self._pipeline.process(batch, self._states.get, source="replay", offset=self._calls)
+
+    def _tell(self, session: SessionReport, outcome: Outcome, forgotten: int) -> None:
+        self.report.rules.update(detection.rule for detection in outcome.detections)
+        for detection in outcome.detections:
+            self._found(session, detection, forgotten)
+        self._charge(outcome.charges)
 
     def _found(self, session: SessionReport, detection: Detection, forgotten: int) -> None:
         """Note what was found of a session, and at its first block how long that took."""
@@ -137,7 +159,8 @@ class Replay:
         for detection in self._stage.process(charges, self._scopes.get).detections:
             self.report.rules[detection.rule] += 1
             if detection.session:
-                self._found(self.report.sessions[detection.session], detection, 0)
+                name = detection.session
+                self._found(self.report.sessions.setdefault(name, SessionReport(name)), detection, 0)
             else:
                 self.report.scopes.append(ScopeFound.of(detection))
 

@@ -6,7 +6,7 @@ What the sessions add up to is in `replay_totals`.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from spanfuse_processor.hosts.replay_totals import by_rule, totals
@@ -23,6 +23,8 @@ COVERAGE: Final = {
     "llm_calls": "model calls",
     "tool_calls": "tool executions",
     "duplicates": "spans that had been counted before, not counted again",
+    "nested": "spans of model calls that another span had told of in an earlier request, not counted again",
+    "moved": "traces whose calls turned out to belong to a session that was named later",
     "late": "spans older than what their session remembers, not counted",
     "with_session": "calls with a session id of their own or of an ancestor",
     "with_usage": "model calls with reported token usage",
@@ -132,6 +134,21 @@ class SessionReport:
                 evidence=detection.evidence.model_dump(exclude_defaults=True),
             )
         )
+
+    def takes(self, other: SessionReport) -> None:
+        """Take in what was counted under a trace and belongs here; it came later than what is here."""
+        before = self.calls
+        self.calls += other.calls
+        self.cost_nano_usd += other.cost_nano_usd
+        self.detections += [replace(found, call=found.call + before) for found in other.detections]
+        if self.blocked_at is not None:
+            self.saved_calls += other.calls
+            self.saved_nano_usd += other.cost_nano_usd
+        elif other.blocked_at is not None:
+            self.blocked_at, self.rule = before + other.blocked_at, other.rule
+            self.saved_calls, self.saved_nano_usd = other.saved_calls, other.saved_nano_usd
+        if self.time_to_detection_s is None:
+            self.time_to_detection_s, self.calls_to_detection = other.time_to_detection_s, other.calls_to_detection
 
     def counted(self, cost_nano_usd: int, refused_by: str) -> None:
         """Take in a model call.

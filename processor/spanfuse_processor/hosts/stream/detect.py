@@ -9,12 +9,13 @@ from typing import Any, Literal
 
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.hosts.stream.hop import Hop
+from spanfuse_processor.hosts.stream.ingest import pack
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
 from spanfuse_processor.hosts.stream.states import Out
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_schemas import CallBatch, Decision, Detection, Reset
-from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS
+from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS, partition_of
 
 Mode = Literal["observe", "enforce"]
 
@@ -25,6 +26,7 @@ class Detector(Hop[CallBatch]):
     Args:
         pipeline: the first stage of the core.
         sessions: its states.
+        partitions: number of partitions of the topic.
     """
 
     topic = CALLS
@@ -38,12 +40,14 @@ class Detector(Hop[CallBatch]):
         writeback: WriteBack,
         counters: Counter[str],
         *,
+        partitions: int,
         present: Callable[[Any], bool],
         fail: Callable[[BaseException], None],
     ) -> None:
         super().__init__(outbox, writeback, counters, present=present, fail=fail)
         self.pipeline = pipeline
         self._sessions = sessions
+        self._partitions = partitions
 
     async def _apply(self, batch: CallBatch, message: Any) -> None:
         try:
@@ -51,11 +55,12 @@ class Detector(Hop[CallBatch]):
             outcome = self._process(known, message.partition, message.offset)
             records = _cleared(unknown, self.pipeline.policy.mode) + told(outcome.decisions, outcome.detections)
         except Exception:
-            await self._failed(self._sessions, (*(c.session for c in batch.calls), *_reset(batch)), message)
+            await self._failed(self._sessions, _named(batch), message)
             return
         await self._applied(self._sessions, outcome.touched, message)
         self._count(outcome)
         await self._send(records)
+        await self._hand_on(outcome)
         self._writeback.charge(outcome.charges)
 
     def _sorted(self, batch: CallBatch) -> tuple[CallBatch, list[Reset]]:
@@ -72,23 +77,39 @@ class Detector(Hop[CallBatch]):
     def _process(self, batch: CallBatch, partition: int, offset: int) -> Outcome:
         load = self._sessions.load
         return self.pipeline.process(
-            batch, lambda session: load(session, partition, offset), source=f"{CALLS}-{partition}", offset=offset
+            batch,
+            lambda session: load(session, partition, offset),
+            source=f"{CALLS}-{partition}",
+            offset=offset,
+            lives_here=lambda session: partition_of(session, self._partitions) == partition,
         )
+
+    async def _hand_on(self, outcome: Outcome) -> None:
+        """Send what belongs to sessions of other partitions to where they live."""
+        if not (outcome.forwarded or outcome.moved):
+            return
+        away = CallBatch(calls=tuple(outcome.forwarded), moved=tuple(outcome.moved))
+        for partition, value in pack(away, self._partitions, self._counters):
+            await self._outbox.send(CALLS, value, partition=partition, urgent=True)
 
     def _count(self, outcome: Outcome) -> None:
         counters = self._counters
         counters["calls"] += outcome.counted
         counters["duplicates"] += outcome.duplicates
         counters["late"] += outcome.late
+        counters["nested"] += outcome.nested
+        counters["moved"] += len(outcome.taken) + len(outcome.moved)
         counters["redelivered"] += outcome.redelivered
         counters["batches"] += bool(outcome.charges)
         self._count_found(outcome.decisions, outcome.detections)
         counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
 
 
-def _reset(batch: CallBatch) -> list[str]:
-    """Sessions that a batch resets."""
-    return [r.key.removeprefix("session:") for r in batch.resets if r.key.startswith("session:")]
+def _named(batch: CallBatch) -> list[str]:
+    """Sessions that a batch may change."""
+    reset = [r.key.removeprefix("session:") for r in batch.resets if r.key.startswith("session:")]
+    aliases = [name for alias in batch.aliases for name in (alias.session, alias.into) if name]
+    return [*reset, *aliases, *(call.session for call in batch.calls), *(moved.session for moved in batch.moved)]
 
 
 def _cleared(unknown: list[Reset], mode: Mode) -> list[Out]:

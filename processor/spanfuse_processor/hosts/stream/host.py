@@ -114,7 +114,9 @@ class StreamHost:
             ScopeExpiry(scope_table, self._scopes, self._stage, outbox, second, offsets, counters),
         )
         present, fail = self._is_present, self.fail
-        self._detector = Detector(self._pipeline, self._sessions, outbox, first, counters, present=present, fail=fail)
+        self._detector = Detector(
+            self._pipeline, self._sessions, outbox, first, counters, partitions=partitions, present=present, fail=fail
+        )
         self._combiner = Combiner(self._stage, self._scopes, outbox, second, counters, present=present, fail=fail)
         self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters, self._is_present)
         self._agent(OTLP_SPANS, self._ingest.handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from faust.types import TP
@@ -16,7 +16,7 @@ from spanfuse_processor.hosts.stream.offsets import Offsets, Window
 from spanfuse_processor.hosts.stream.outbox import Outbox, lost
 from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
 from spanfuse_processor.otlp.normalise import Normaliser
-from spanfuse_schemas import Call, CallBatch
+from spanfuse_schemas import Alias, Call, CallBatch
 from spanfuse_schemas.topics import CALLS, OTLP_LOGS, partition_of
 
 log = logging.getLogger(__name__)
@@ -79,7 +79,7 @@ class Ingest:
     async def _produce(self, message: Any) -> list[asyncio.Future[object]]:
         try:
             batch = self._calls(message)
-            packed = list(pack(batch.calls, self._partitions, self._counters))
+            packed = list(pack(batch, self._partitions, self._counters))
         except DecodeError as error:
             return [await self._refuse(message, str(error))]
         except Exception as error:  # one message must never stop a partition
@@ -122,18 +122,25 @@ class Ingest:
         self._windows.clear()
 
 
-def pack(calls: Iterable[Call], partitions: int, counters: Counter[str]) -> Iterator[tuple[int, bytes]]:
-    """Pack calls, in order, into one message per partition; large ones are split.
+def pack(batch: CallBatch, partitions: int, counters: Counter[str]) -> Iterator[tuple[int, bytes]]:
+    """Pack what a batch holds, in order, into one message per partition; large ones are split.
 
     Yields:
         Partition and value.
     """
-    by_partition: defaultdict[int, list[Call]] = defaultdict(list)
-    for call in calls:
-        by_partition[partition_of(call.session, partitions)].append(call)
-    for partition, group in by_partition.items():
+    calls: defaultdict[int, list[Call]] = defaultdict(list)
+    for call in batch.calls:
+        calls[partition_of(call.session, partitions)].append(call)
+    for partition, group in calls.items():
         for value in _split(group, counters):
             yield partition, value
+    known: defaultdict[int, list[Alias]] = defaultdict(list)
+    for alias in batch.aliases:
+        known[partition_of(alias.session, partitions)].append(alias)
+    for partition, aliases in known.items():
+        yield partition, CallBatch(aliases=tuple(aliases)).to_json()
+    for moved in batch.moved:
+        yield partition_of(moved.session, partitions), CallBatch(moved=(moved,)).to_json()
 
 
 def _split(calls: list[Call], counters: Counter[str]) -> Iterator[bytes]:
