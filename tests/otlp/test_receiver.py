@@ -81,12 +81,12 @@ def exports(sink: Sink) -> Exports:
 Scenario = Callable[[OtlpReceiver, Sink, httpx.AsyncClient], Awaitable[None]]
 
 
-def serve(scenario: Scenario) -> None:
-    """Run a scenario against a receiver on free ports."""
+def serve(scenario: Scenario, **more: Any) -> None:
+    """Run a scenario against a receiver on free ports; `more` are arguments of `settings`."""
 
     async def main() -> None:
         sink = Sink()
-        receiver = OtlpReceiver(settings(), exports(sink))
+        receiver = OtlpReceiver(settings(**more), exports(sink))
         await receiver.start()
         try:
             base = f"http://127.0.0.1:{receiver.http_port}"
@@ -230,11 +230,14 @@ def chat_request() -> ExportTraceServiceRequest:
     return ExportTraceServiceRequest.FromString(protobuf_bytes(chat()))
 
 
-async def _grpc(receiver: OtlpReceiver, request: Any, **options: Any) -> Any:
-    limits = [("grpc.max_send_message_length", -1)]
-    async with grpc.aio.insecure_channel(f"127.0.0.1:{receiver.grpc_port}", options=limits) as channel:
+async def _grpc(
+    receiver: OtlpReceiver, request: Any, *, service: str = "trace.v1.TraceService", tls: Any = None, **options: Any
+) -> Any:
+    address, limits = f"127.0.0.1:{receiver.grpc_port}", [("grpc.max_send_message_length", -1)]
+    made = grpc.aio.secure_channel(address, tls, limits) if tls else grpc.aio.insecure_channel(address, options=limits)
+    async with made as channel:
         if isinstance(request, bytes):
-            export = channel.unary_unary("/opentelemetry.proto.collector.trace.v1.TraceService/Export")
+            export = channel.unary_unary(f"/opentelemetry.proto.collector.{service}/Export")
             return await export(request, timeout=20, **options)
         stub: Any = TraceServiceStub(channel)  # type: ignore[no-untyped-call]
         return await stub.Export(request, timeout=20, **options)

@@ -12,14 +12,10 @@ MAX_BYTES: Final = 128 * 1024 * 1024
 
 
 class Room:
-    """Counts the bytes of requests under way.
+    """Counts the bytes of requests under way."""
 
-    Args:
-        limit: their most, bytes.
-    """
-
-    def __init__(self, limit: int = MAX_BYTES) -> None:
-        self.limit = limit
+    def __init__(self) -> None:
+        self.limit = MAX_BYTES
         self.taken = 0
 
     def share(self) -> Share:
