@@ -148,3 +148,14 @@ def protobuf_bytes(*spans: Span, **options: Any) -> bytes:
         for key in ("traceId", "spanId", "parentSpanId"):
             item[key] = base64.b64encode(bytes.fromhex(item[key])).decode()
     return json_format.ParseDict(body, ExportTraceServiceRequest()).SerializeToString()
+
+
+def wrapped(field: bytes, *tags: int) -> bytes:
+    """A protobuf field within others, the innermost first."""
+    for tag in tags:
+        size, length = len(field), b""
+        while size > 127:
+            length += bytes([size & 127 | 128])
+            size >>= 7
+        field = bytes([tag]) + length + bytes([size]) + field
+    return field

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from spanfuse_processor.errors import DecodeError
@@ -174,29 +171,3 @@ def test_an_attribute_of_5_mb_is_read() -> None:
     big = "x" * (5 * 1024 * 1024)
     for data in (json_bytes(span({"big": big})), protobuf_bytes(span({"big": big}))):
         assert len(one(data).attributes["big"]) == len(big)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=200), st.sampled_from(["protobuf", "json"]))
-def test_any_bytes_are_read_or_refused(data: bytes, encoding: Any) -> None:
-    with contextlib.suppress(DecodeError):
-        decode(data, encoding)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["stringValue", "arrayValue", "values", "key", "value", "code", "name"]), inner
-        )
-    ),
-    max_leaves=10,
-)
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.dictionaries(st.sampled_from(["traceId", "kind", "attributes", "events", "status", "endTimeUnixNano"]), JSON))
-def test_any_span_is_read_or_refused(found: dict[str, Any]) -> None:
-    with contextlib.suppress(DecodeError):
-        decode(json_bytes(found), "json")

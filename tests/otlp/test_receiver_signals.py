@@ -19,7 +19,7 @@ from spanfuse_processor.errors import ConfigError, UnavailableError
 from spanfuse_processor.otlp import grpc_server, room
 from spanfuse_processor.otlp.export import ExportResult
 from spanfuse_processor.otlp.receiver import OtlpReceiver
-from tests.otlp.fixtures import chat, json_bytes, protobuf_bytes
+from tests.otlp.fixtures import chat, json_bytes, protobuf_bytes, wrapped
 from tests.otlp.test_logs import asked
 from tests.otlp.test_logs import json_bytes as json_logs
 from tests.otlp.test_logs import protobuf_bytes as protobuf_logs
@@ -80,14 +80,7 @@ STRING_ENUMS = json_bytes(chat()).replace(b'"kind": 3', b'"kind": "SPAN_KIND_CLI
 
 def nested_protobuf(levels: int) -> bytes:
     """Arrays within arrays, in an attribute of the resource of a request."""
-    data = b""
-    for tag in (*(b"\x0a", b"\x2a") * levels, b"\x12", b"\x0a", b"\x0a", b"\x0a"):
-        size, length = len(data), b""
-        while size > 127:
-            length += bytes([size & 127 | 128])
-            size >>= 7
-        data = tag + length + bytes([size]) + data
-    return data
+    return wrapped(b"", *(0x0A, 0x2A) * levels, 0x12, 0x0A, 0x0A, 0x0A)
 
 
 @pytest.mark.parametrize("path", ["/v1/traces", "/v1/logs"])
