@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from spanfuse_processor.cli.doctor import doctor
 from spanfuse_processor.cli.group import SpanfuseGroup
 from spanfuse_processor.cli.inspect import inspect
 from spanfuse_processor.cli.operate import reset, status
@@ -27,7 +28,7 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, topics, validate, demo, status, reset, tail, inspect, replay):
+for command in (up, worker, topics, validate, demo, status, reset, tail, inspect, doctor, replay):
     cli.add_command(command)
 
 

@@ -20,6 +20,8 @@ from spanfuse_processor.otlp.values import find
 from spanfuse_processor.otlp.verdict import Verdict
 from spanfuse_schemas import Tokens
 
+AGAIN: Final = "delivered again"
+"""Beginning of the reason of a span that came before."""
 _NOTHING: Final = Tokens()
 
 
@@ -56,7 +58,7 @@ def _again(verdict: Verdict, told: set[int], place: int) -> Verdict:
     if place not in told:
         told.add(place)
         return verdict
-    return replace(verdict, counted=False, reason=f"delivered again: span {verdict.span.span_id} came before")
+    return replace(verdict, counted=False, reason=f"{AGAIN}: span {verdict.span.span_id} came before")
 
 
 def row(verdict: Verdict) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.recordings import STDIN, Recorded, find, requests
+from spanfuse_processor.hosts.replay_report import MAX_PROBLEMS
 from spanfuse_processor.otlp.decode import decode, decode_logs
 from spanfuse_processor.otlp.logs import Key, attach, content_name, event_of
 from spanfuse_processor.otlp.span import LogRecord, Span, SpanEvent
@@ -22,8 +23,6 @@ MAX_SPANS: Final = 20_000
 or a log record that stands in a later window is too late for the spans of an earlier one."""
 MAX_EVENTS: Final = 65_536
 """Log records that wait for their spans; further ones are left out, and counted."""
-MAX_PROBLEMS: Final = 20
-"""Problems that are told one by one; all are counted."""
 _LOGS: Final = ".logs."
 _TRACES: Final = ".traces."
 _METRICS: Final = ".metrics."
@@ -65,9 +64,8 @@ def windows(paths: Iterable[Path], reading: Reading) -> Iterator[list[Span]]:
         paths: files and directories, see `recordings`.
         reading: is told what becomes of them.
     """
-    files = list(find(paths))
     window = Window(reading)
-    for path in [*_logs_of(files), *(path for path in files if not is_logs(path))]:
+    for path in with_logs(find(paths)):
         for recorded in _requests(path, reading):
             window.add(recorded, logs=is_logs(path))
             if len(window.spans) >= MAX_SPANS:
@@ -86,16 +84,16 @@ class Window:
         self.waiting = 0
         """Log records that have not met their span."""
 
-    def add(self, recorded: Recorded, *, logs: bool = False) -> None:
-        """Take a request of spans, of log records, or, in JSON, of either."""
+    def add(self, recorded: Recorded, *, logs: bool = False) -> list[Span]:
+        """Take a request of spans, of log records, or, in JSON, of either; its spans."""
         if recorded.data is None:
-            self._reading.problems.append(f"{recorded.where}: longer than any export request")
-            return
+            self._reading.fail(recorded.where, "longer than any export request")
+            return []
         try:
             spans, records = decoded(recorded, logs=logs)
         except DecodeError as error:
-            self._reading.problems.append(f"{recorded.where}: {error}")
-            return
+            self._reading.fail(recorded.where, str(error))
+            return []
         self._reading.requests += 1
         self.spans += spans
         for record in records:
@@ -127,12 +125,6 @@ class Window:
 def is_logs(path: Path) -> bool:
     """Whether a file is called one of log records."""
     return _LOGS in path.name
-
-
-def _logs_of(files: list[Path]) -> list[Path]:
-    """The files of log records: those given, and those that stand beside files of spans."""
-    beside = [path.with_name(path.name.replace(_TRACES, _LOGS)) for path in files if _TRACES in path.name]
-    return list(dict.fromkeys([*filter(is_logs, files), *(path for path in beside if path.is_file())]))
 
 
 def with_logs(files: Iterable[Path]) -> Iterator[Path]:
