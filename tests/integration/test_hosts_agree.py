@@ -96,8 +96,41 @@ def with_history(number: int, turn: int, kind: str, session: str) -> list[dict[s
     return [span, tool_span(number, session, kind, json.dumps({"q": "x", "request_id": f"r{turn}"}), result)]
 
 
+def late_run(number: int) -> list[bytes]:
+    """A run whose session, user and team only the span of its agent names, which ends last; two instrumentations see each of its
+    calls, and every span comes in a request of its own. Each run has a trace of its own, two runs a session."""
+    trace, root = f"{hash_of('late', number):032x}", f"{hash_of('late root', number):016x}"
+    requests: list[list[dict[str, Any]]] = []
+    for turn in range(4):
+        at = 1000 + 10 * number + turn
+        text = "Are we there yet?" if number % 3 == 0 else f"Look at {at}"
+        outer = chat_span(at, [("user", text)], session="", tokens=(100 + turn, 50))
+        inner = chat_span(at, [], session="", tokens=(100 + turn, 50))
+        outer |= {"traceId": trace, "parentSpanId": root, "spanId": f"{hash_of('outer', at):016x}"}
+        inner |= {"traceId": trace, "parentSpanId": outer["spanId"], "spanId": f"{hash_of('inner', at):016x}"}
+        content = ("session.id", "gen_ai.input.messages", "gen_ai.output.messages")
+        outer["attributes"] = [a for a in outer["attributes"] if a["key"] != "session.id"]
+        inner["attributes"] = [a for a in inner["attributes"] if a["key"] not in content]
+        requests += [[inner], [outer]]
+    agent = {
+        "traceId": trace,
+        "spanId": root,
+        "name": "invoke_agent late",
+        "startTimeUnixNano": str(START_NS + (1000 + 10 * number) * 10**9 - 10**8),
+        "endTimeUnixNano": str(START_NS + (1009 + 10 * number) * 10**9),
+        "attributes": [
+            attribute("gen_ai.operation.name", "invoke_agent"),
+            attribute("session.id", f"late-{number // 2}"),
+            attribute("user.id", f"late-user-{number // 2}"),
+            attribute("team.id", "late-team"),
+        ],
+    }
+    return [json.dumps(request(*spans)).encode() for spans in [*requests, [agent]]]
+
+
 def traffic() -> list[bytes]:
-    """Export requests of sessions that work, repeat, cycle, fail, spend and poll, mixed; some requests come twice."""
+    """Export requests of sessions that work, repeat, cycle, fail, spend and poll, mixed, and of runs whose session comes to be
+    known late; some requests come twice."""
     rnd, requests, turns = random.Random(11), [], dict[str, int]()
     for number in range(420):
         kind = rnd.choice(["work", "repeat", "cycle", "fail", "poll", "search", "break", "near"])
@@ -119,7 +152,8 @@ def traffic() -> list[bytes]:
         if kind == "poll":
             spans.append(tool_span(number, session, "poll", '{"job": 7}', "pending" if turn % 9 else f"{turn} %"))
         requests.append(json.dumps(request(*spans)).encode())
-    return requests + requests[-40:] + requests[:10]
+    requests += [data for number in range(6) for data in late_run(number)]
+    return requests + requests[-70:] + requests[:10]
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +173,8 @@ def core(spans: list[bytes]) -> Totals:
     assert fired >= {*wanted, "budget.session", "limits.max_steps"}
     assert {rule for said in found.found.values() for rule, _, _ in said} == {"agent.breaker", "fanout", "retries"}
     assert set(found.standing.values()) == {"agent.breaker"}
+    assert [found.sessions[f"late-{k}"][0] for k in range(3)] == [8, 8, 8]
+    assert found.charges["user:late-user-0"][0] == 8
     return found
 
 
@@ -161,9 +197,14 @@ def test_replay_agrees_with_the_core(spans: list[bytes], core: Totals, tmp_path:
         ]
         for s in report["sessions"]
     }
+    # What was found of a trace before its session was known is told of the trace live, and listed with the session here.
+    late = [(rule, action) for s, told in wanted.items() if s.startswith("trace:") for rule, action, *_ in told]
+    assert late
+    assert [(rule, action) for n in range(3) for rule, action, *_ in found.pop(f"late-{n}")] == late
+    wanted = {s: told for s, told in wanted.items() if not s.startswith("trace:")}
     assert {s: sorted(d) for s, d in found.items() if d} == {s: sorted(d) for s, d in wanted.items()}
     assert {s["session"]: (s["calls"], s["cost_nano_usd"]) for s in report["sessions"]} == {
-        session: (calls, cost) for session, (calls, cost, _) in core.sessions.items()
+        session: (calls, cost) for session, (calls, cost, _) in core.sessions.items() if calls
     }
     said: dict[str, set[tuple[str, str, str]]] = {}
     for f in report["scopes"]:

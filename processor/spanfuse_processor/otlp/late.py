@@ -16,7 +16,6 @@ from spanfuse_schemas.fingerprint import exact_hash
 
 def remember(trace: Trace, call: Call) -> None:
     """Keep in mind a call that goes out, if anybody it belongs to is unknown."""
-    trace.called = True
     unnamed = call.session_source == "trace"
     if not (unnamed or not call.user or not call.team) or not call.parent_span_id:
         return

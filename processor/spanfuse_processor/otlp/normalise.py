@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
@@ -35,6 +36,9 @@ MAX_LASTING_NS: Final = 24 * 3600 * 1_000_000_000
 """No call lasts longer: an earlier start is none, and would count as the length of a session."""
 
 _TEAM_RESOURCE: Final[Keys] = ("team.id", "team", "department", "service.namespace")
+_MADE_UP: Final[Keys] = ("gen_ai.conversation.id",)
+_AGENT_SPAN: Final = re.compile(r"invoke_agent (.+)|agent_run \[(.+)\]")
+"""Names of spans that name their agent: of the conventions, and of older versions of Google's ADK."""
 _OPERATIONS: Final = {
     "llm": "chat",
     "generation": "chat",
@@ -114,11 +118,10 @@ class Normaliser:
             if found.call.content == "structure" and (view := read.views[at]) is not None:
                 self._joiner.wants(view.span, received_ns)
         aliases = self._aliases(read)
-        calls = [found.call for found in read.kept.values()]
+        calls = [self._where_it_was(found.call) for found in read.kept.values()]
         for call in calls:
-            repeats = call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)
-            if call.span_id in read.new and not repeats:
-                remember(self._traces.of(call.trace_id), call)
+            if call.span_id in read.new:
+                self._remember(call)
         calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
         return CallBatch.model_construct(calls=tuple(calls), resets=(), aliases=tuple(aliases), moved=())
 
@@ -165,6 +168,20 @@ class Normaliser:
                         update |= {"session": f"trace:{call.trace_id}", "session_source": "trace"}
                     read.kept[at] = found._replace(call=call.model_copy(update=update))
 
+    def _remember(self, call: Call) -> None:
+        trace = self._traces.of(call.trace_id)
+        trace.called = True
+        if call.session_source == "trace":
+            trace.strays.add(call.span_id)
+        if not (call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)):
+            remember(trace, call)
+
+    def _where_it_was(self, call: Call) -> Call:
+        """A call that is read again, under the session under which it was counted."""
+        if call.session_source == "trace" or call.span_id not in self._traces.of(call.trace_id).strays:
+            return call
+        return call.model_copy(update={"session": f"trace:{call.trace_id}", "session_source": "trace"})
+
     def _verdict(self, span: Span, view: _View | None, at: int, read: _Read) -> Verdict:
         if view is None:
             return Verdict(span, "", "other", None, False, "it has no trace or span id, or cannot be read", None)
@@ -189,14 +206,17 @@ class Normaliser:
         if role in ("agent", "other"):
             self.counters[role] += 1
         attributes = span.attributes
+        session = name(attributes, dialect.session)
+        made_up = dialect.quirks.made_up_session and session == name(attributes, _MADE_UP)
         node = Node(
             span.span_id,
             span.parent_span_id,
             role,
-            name(attributes, dialect.session),
+            "" if made_up else session,
             name(attributes, dialect.user),
             name(attributes, dialect.team),
             name(attributes, dialect.agent) or (_agent_span(span, dialect) if role == "agent" else ""),
+            session if made_up else "",
         )
         return _View(span, dialect, role, node)
 
@@ -209,12 +229,13 @@ class Normaliser:
                 continue
             node, span = view.node, view.span
             traces.add(span.trace_id)
-            if node.session or node.user or node.team:
+            session = node.session or node.made_up
+            if session or node.user or node.team:
                 holds = view.role not in ("llm", "tool")
-                namer = Namer(node.span_id, span.start_ns, span.end_ns, node.session, node.user, node.team, holds)
+                namer = Namer(node.span_id, span.start_ns, span.end_ns, session, node.user, node.team, holds)
                 trace = self._traces.of(span.trace_id)
                 trace.name(namer)
-                if holds and node.session and not trace.called:
+                if holds and session and not trace.called:
                     found.append(told(span.trace_id, namer))
         for trace_id in traces:
             if self._traces.of(trace_id).may_tell():
@@ -313,12 +334,14 @@ class Normaliser:
     def _identity(self, view: _View) -> dict[str, str]:
         """Session, user, team and agent: the span's own, else the nearest ancestor's, else the resource's."""
         span, node = view.span, view.node
-        session, user, team, agent = node.session, node.user, node.team, node.agent
+        session, user, team, agent, made_up = node.session, node.user, node.team, node.agent, node.made_up
         if not (session and user and team and agent):
             for above in self._traces.ancestors(span.trace_id, node.parent):
                 session, user, team = session or above.session, user or above.user, team or above.team
                 agent = agent or (above.agent if above.role == "agent" else "")
-        source = "explicit" if node.session else "inherited" if session else "trace"
+                made_up = made_up or above.made_up
+        session = session or made_up
+        source = "explicit" if session and session in (node.session, node.made_up) else "inherited" if session else "trace"
         return {
             "session": session or f"trace:{span.trace_id}",
             "session_source": source,
@@ -331,8 +354,8 @@ class Normaliser:
 def _agent_span(span: Span, dialect: Dialect) -> str:
     own = dialect.agent_span
     if own is None:
-        first, _, rest = span.name.partition(" ")
-        return bounded(rest) if first == "invoke_agent" else ""
+        named = _AGENT_SPAN.fullmatch(span.name)
+        return bounded(named[1] or named[2]) if named else ""
     if bounded(span.attributes.get(own.attribute)) != own.value:
         return ""
     return bounded(find(span.attributes, own.keys)) or bounded(span.name)

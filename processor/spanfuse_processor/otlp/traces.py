@@ -30,6 +30,8 @@ class Node(NamedTuple):
     user: str = ""
     team: str = ""
     agent: str = ""
+    made_up: str = ""
+    """A session that the library itself may have made up: it holds where nobody names one."""
 
 
 class Open(NamedTuple):
@@ -67,7 +69,7 @@ class Namer(NamedTuple):
 class Trace:
     """What is remembered of one trace."""
 
-    __slots__ = ("called", "inside", "namers", "nodes", "open", "says")
+    __slots__ = ("called", "inside", "namers", "nodes", "open", "says", "strays")
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -77,6 +79,8 @@ class Trace:
         self.says = False, False, False
         """Whether any of them names a session, a user, a team."""
         self.open: list[Open] = []
+        self.strays: set[str] = set()
+        """Calls that were counted under the trace. What is sent again goes the same way, behind what was moved from there."""
         self.called = False
         """Whether any call of it has been seen here."""
 
