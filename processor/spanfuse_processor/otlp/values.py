@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -64,6 +64,17 @@ def load_json(text: str) -> Any:
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deep") from error
+
+
+def attributes_of(keys: Keys) -> Iterator[str]:
+    """The attributes in which `keys` look."""
+    for key in keys:
+        if isinstance(key, str):
+            yield key
+        elif isinstance(key, JsonKey):
+            yield key.attribute
+        elif isinstance(key, Sum):
+            yield from attributes_of(key.keys)
 
 
 def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = ()) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spanfuse_processor.otlp.values import JsonKey, Keys
+from spanfuse_processor.otlp.values import JsonKey, Keys, attributes_of
 
 
 def _under(prefix: str, *names: str) -> tuple[str, ...]:
@@ -33,6 +33,7 @@ SESSION: Final[Keys] = (
     *_under(_OLD_VERCEL, "sessionId", "session_id", "conversationId", "chatId", "threadId", "thread_id"),
     *_under(_VERCEL, "sessionId", "session_id", "conversationId", "chatId", "threadId", "thread_id"),
     "gcp.vertex.agent.session_id",
+    "anthropic.session.id",
     "mlflow.trace.session",
     *_within("metadata", "session_id", "thread_id", "conversation_id"),
 )
@@ -72,3 +73,8 @@ AGENT: Final[Keys] = (
     _LANGSMITH + "lc_agent_name",
     JsonKey("metadata", "lc_agent_name"),
 )
+
+MADE_UP: Final[Keys] = ("gen_ai.conversation.id",)
+"""What some libraries fill in where nobody named the session."""
+ATTRIBUTES: Final = frozenset(attributes_of((*SESSION, *USER, *TEAM)))
+"""Without any of these a span says nothing of session, user and team."""

@@ -1,4 +1,4 @@
-"""OpenLLMetry (Traceloop): new versions write GenAI messages, old ones `gen_ai.prompt.N.*`."""
+"""OpenLLMetry (Traceloop): new versions write GenAI messages, old ones `gen_ai.prompt.N`, the first `llm.prompts.N`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import Final
 
 from spanfuse_processor.otlp.dialects.dialect import (
     FINISH,
+    INPUT_TOKENS,
     OPERATIONS,
+    OUTPUT_TOKENS,
+    PROVIDER,
+    REQUEST_MODEL,
     RESPONSE_MODEL,
     TOOL_ARGUMENTS,
     TOOL_NAME,
@@ -16,6 +20,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Roles,
 )
 from spanfuse_processor.otlp.dialects.langchain import tool_message
+from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Flat
 from spanfuse_processor.otlp.values import JsonKey
 
 _KIND: Final = "traceloop.span.kind"
@@ -37,10 +42,16 @@ OPENLLMETRY: Final = Dialect(
         Roles("llm.request.type", {"chat": "llm", "completion": "llm", "embedding": "llm", "rerank": "other"}),
         Roles(_KIND, {"tool": "tool", "agent": "agent", "workflow": "agent", "task": "agent"}),
     ),
+    input=(*INPUT, Flat("llm.prompts.")),
+    output=(*OUTPUT, Flat("llm.completions.")),
     operation=("gen_ai.operation.name", "llm.request.type"),
     agent_span=AgentSpan(_KIND, "agent", ("traceloop.entity.name",)),
+    provider=(*PROVIDER, "llm.vendor"),
     response_model=(*RESPONSE_MODEL, "llm.response.model"),
-    finish=(*FINISH, "gen_ai.completion.0.finish_reason"),
+    request_model=(*REQUEST_MODEL, "llm.request.model"),
+    input_tokens=(*INPUT_TOKENS, "llm.usage.prompt_tokens"),
+    output_tokens=(*OUTPUT_TOKENS, "llm.usage.completion_tokens"),
+    finish=(*FINISH, "gen_ai.completion.0.finish_reason", "llm.completions.0.finish_reason"),
     tool_name=(*TOOL_NAME, "traceloop.entity.name"),
     tool_arguments=(
         *TOOL_ARGUMENTS,
