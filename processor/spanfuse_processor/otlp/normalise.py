@@ -118,10 +118,13 @@ class Normaliser:
             if found.call.content == "structure" and (view := read.views[at]) is not None:
                 self._joiner.wants(view.span, received_ns)
         aliases = self._aliases(read)
-        calls = [self._where_it_was(found.call) for found in read.kept.values()]
-        for call in calls:
+        calls: list[Call] = []
+        for found in read.kept.values():
+            call = found.call
+            other = call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)
+            calls.append(self._beside(call, other))
             if call.span_id in read.new:
-                self._remember(call)
+                self._remember(calls[-1], other)
         calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
         return CallBatch.model_construct(calls=tuple(calls), resets=(), aliases=tuple(aliases), moved=())
 
@@ -153,32 +156,29 @@ class Normaliser:
         return read
 
     def _say_what_repeats(self, read: _Read) -> None:
-        """Tell of each model span whether one inside it came in an earlier request. Where that was counted under the trace
-        alone, it follows it there, and what it knows of the session takes both away."""
+        """Tell of each model span whether one inside it came in an earlier request."""
         here: set[str] | None = None
         for at, found in read.kept.items():
             call = found.call
-            trace = self._traces.of(call.trace_id)
-            inner = trace.inside.get(call.span_id) if call.kind == "llm" else None
+            inner = self._traces.of(call.trace_id).inside.get(call.span_id) if call.kind == "llm" else None
             if inner is not None:
                 here = here or {c.call.span_id for c in read.made if c is not None}
                 if inner not in here:
-                    update = {"repeats": inner}
-                    if any(known.span_id == inner and known.unnamed for known in trace.open):
-                        update |= {"session": f"trace:{call.trace_id}", "session_source": "trace"}
-                    read.kept[at] = found._replace(call=call.model_copy(update=update))
+                    read.kept[at] = found._replace(call=call.model_copy(update={"repeats": inner}))
 
-    def _remember(self, call: Call) -> None:
+    def _remember(self, call: Call, other: str) -> None:
         trace = self._traces.of(call.trace_id)
         trace.called = True
         if call.session_source == "trace":
             trace.strays.add(call.span_id)
-        if not (call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)):
+        if not other:
             remember(trace, call)
 
-    def _where_it_was(self, call: Call) -> Call:
-        """A call that is read again, under the session under which it was counted."""
-        if call.session_source == "trace" or call.span_id not in self._traces.of(call.trace_id).strays:
+    def _beside(self, call: Call, other: str) -> Call:
+        """A call whose span, or another span of it, was counted under the trace: it follows it there, since what is moved from
+        there must not be overtaken."""
+        strays = self._traces.of(call.trace_id).strays
+        if call.session_source == "trace" or not (call.span_id in strays or other in strays):
             return call
         return call.model_copy(update={"session": f"trace:{call.trace_id}", "session_source": "trace"})
 
@@ -341,7 +341,9 @@ class Normaliser:
                 agent = agent or (above.agent if above.role == "agent" else "")
                 made_up = made_up or above.made_up
         session = session or made_up
-        source = "explicit" if session and session in (node.session, node.made_up) else "inherited" if session else "trace"
+        source = (
+            "explicit" if session and session in (node.session, node.made_up) else "inherited" if session else "trace"
+        )
         return {
             "session": session or f"trace:{span.trace_id}",
             "session_source": source,
