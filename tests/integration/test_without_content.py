@@ -6,14 +6,14 @@ import json
 import sqlite3
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.export import SpanExportResult
 
 from spanfuse import Blocked, Guard
 from spanfuse.fingerprints import fingerprinted, state_tool
@@ -33,19 +33,16 @@ def fuse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield running
 
 
-class Watching(SpanExporter):
+class Watching(OTLPSpanExporter):
     """Sends spans over HTTP, and keeps what left."""
 
     def __init__(self, endpoint: str) -> None:
+        super().__init__(endpoint=endpoint)
         self.left: list[ReadableSpan] = []
-        self._sends = OTLPSpanExporter(endpoint=endpoint)
 
-    def export(self, spans: Any) -> SpanExportResult:
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         self.left += spans
-        return self._sends.export(spans)
-
-    def shutdown(self) -> None:
-        self._sends.shutdown()
+        return super().export(spans)
 
 
 @pytest.fixture
@@ -74,7 +71,7 @@ def told(fuse: Deployment, session: str) -> dict[str, Any]:
 
 def model_call(tracer: trace.Tracer, messages: list[dict[str, Any]], number: int) -> dict[str, Any]:
     """The instrumented client, with content capture off, and a model that reads the same file again and again."""
-    attributes = {
+    attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
         "gen_ai.request.model": "gpt-4o-mini",
