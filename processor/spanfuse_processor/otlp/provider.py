@@ -11,7 +11,7 @@ from spanfuse_processor.otlp.values import name
 
 _ALIASES: Final = {
     "xai": "x_ai",
-    "x-ai": "x_ai",
+    "x_ai": "x_ai",
     "az.ai.openai": "azure.ai.openai",
     "azure": "azure.ai.openai",
     "azure_openai": "azure.ai.openai",
@@ -28,8 +28,8 @@ _ALIASES: Final = {
     "aws_bedrock": "aws.bedrock",
     "aws": "aws.bedrock",
     "amazon_bedrock": "aws.bedrock",
-    "amazon-bedrock": "aws.bedrock",
-    "google.generative-ai": "gcp.gemini",
+    "google.generative_ai": "gcp.gemini",
+    "google_vertexai": "gcp.vertex_ai",
     "google.vertex": "gcp.vertex_ai",
 }
 """Names in use → the names of the OpenTelemetry conventions."""
@@ -78,7 +78,7 @@ def provider_and_model(span: Span, dialect: Dialect) -> tuple[str, str]:
     attributes = span.attributes
     provider = _SURFACE.sub("", name(attributes, dialect.provider).lower().partition(" ")[0])
     model = name(attributes, dialect.response_model) or name(attributes, dialect.request_model)
-    provider = "" if provider in _FRAMEWORKS else _ALIASES.get(provider, provider)
+    provider = "" if provider in _FRAMEWORKS else _ALIASES.get(provider.replace("-", "_"), provider)
     prefix, slash, rest = model.partition("/")
     if slash and provider not in _RESELLERS and prefix.lower() in _PREFIXES:
         model = rest
