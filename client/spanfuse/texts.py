@@ -40,6 +40,10 @@ _ECHO_MIN_CHARS: Final = 8
 _ECHO_MAX_CHARS: Final = 1_024
 """What is longer is not looked at, characters."""
 
+_HIDDEN: Final = frozenset(
+    {"__REDACTED__", "[REDACTED]", "<REDACTED>", "REDACTED", "readacted", "<not serializable>", "<not specified>"}
+)
+"""What instrumentations write in place of a content that is not to be seen: all of it looks the same."""
 _BLOCK_KEYS: Final = frozenset({"type", "text", "annotations", "meta"})
 """Of a block that is nothing but its text."""
 _RAW: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -105,13 +109,13 @@ def looks_failed(result: Any) -> bool:
 
 
 def print_of(value: Any) -> Fingerprint:
-    """Fingerprint of a text or JSON-like value; without identity where it is truncated or cannot be serialised.
+    """Fingerprint of a text or JSON-like value; without identity where it is truncated, hidden, or cannot be serialised.
 
     Long ones are remembered by their exact hash: what a call did comes back as what the next one answers.
     """
     try:
         raw = value if isinstance(value, str) else _RAW(value)
-        if is_truncated(raw) if isinstance(value, str) else _holds_cut(value, raw):
+        if raw in _HIDDEN or (is_truncated(raw) if isinstance(value, str) else _holds_cut(value, raw)):
             return Fingerprint(size=len(raw))
         return fingerprint(value) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, raw)
     except (ValueError, RecursionError, TypeError):

@@ -9,7 +9,11 @@ from spanfuse_processor.otlp.span import STATUS_ERROR, Span
 from spanfuse_processor.otlp.values import bounded
 from spanfuse_schemas.call import ErrorClass
 
-_CODE_KEYS: Final = ("http.response.status_code", "http.status_code", "error.code")
+_CODE_KEYS: Final = ("http.response.status_code", "http.status_code", "error.code", "status_code")
+_FAILED: Final = (("gen_ai.tool.status", "error"), ("tool.status", "error"), ("success", False), ("success", "false"))
+"""Attributes and values by which spans fail whose status says nothing of it."""
+_CLASS: Final = re.compile(r"<class '([\w.]+)'>")
+"""A type as Python writes it."""
 _CODE_TEXT: Final = re.compile(
     r"\b(?:error code|status(?:[ _]code)?|HTTP(?:/[\d.]+)?)\W{1,3}([45]\d\d)\b", re.IGNORECASE
 )
@@ -36,8 +40,8 @@ _CLIENT_TYPE: Final = re.compile(
 
 def error_type(span: Span) -> str:
     """`error.type`, else the type of the exception that was recorded, else `error`; empty for a success."""
-    stated = bounded(span.attributes.get("error.type"))
-    if span.status_code != STATUS_ERROR and not stated:
+    stated = _CLASS.sub(r"\1", bounded(span.attributes.get("error.type")))
+    if span.status_code != STATUS_ERROR and not stated and not any(span.attributes.get(k) == v for k, v in _FAILED):
         return ""
     return stated or bounded(exception(span).get("exception.type")) or "error"
 
@@ -49,7 +53,9 @@ def exception(span: Span) -> dict[str, Any]:
 
 def error_message(span: Span) -> str:
     """What the failure said, for telling one from another; never stored."""
-    for value in (span.status_message, exception(span).get("exception.message"), span.attributes.get("error.message")):
+    attributes = span.attributes
+    raised = exception(span).get("exception.message")
+    for value in (span.status_message, raised, attributes.get("error.message"), attributes.get("error")):
         if isinstance(value, str) and value:
             return value[:4096]
     return ""

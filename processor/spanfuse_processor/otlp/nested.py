@@ -36,7 +36,8 @@ def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int
     repeats: dict[int, int] = {}
     if sum(c.call.kind == "llm" for c in candidates) > 1:
         pairs = [*_twins(candidates), *_within(candidates, traces), *_beside(candidates)]
-        for gone, stays, merges in pairs:
+        for gone, span, merges in pairs:
+            stays = _last(repeats, span)
             if gone in kept and stays in kept and gone != stays:
                 repeated = kept.pop(gone)
                 repeats[gone] = stays

@@ -109,6 +109,8 @@ def as_message(item: Any, role: str) -> Any:
         body = load_text(body)
         if not _are_parts(body):
             return item
+    if isinstance(body, dict) and item.get("role") == "tool" and not _are_parts([body]):
+        return item  # a result that is an object
     if isinstance(body, (list, dict)):
         parts = [as_part(part) for part in (body if isinstance(body, list) else [body])]
         if calls:

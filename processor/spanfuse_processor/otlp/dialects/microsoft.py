@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from spanfuse_processor.otlp.dialects.dialect import INPUT_TOKENS, OUTPUT_TOKENS, Dialect
+from spanfuse_processor.otlp.dialects.dialect import INPUT_TOKENS, OPERATIONS, OUTPUT_TOKENS, Dialect, Roles
 from spanfuse_processor.otlp.dialects.sources import INPUT, Events
 
 AUTOGEN: Final = Dialect(
@@ -17,6 +17,10 @@ SEMANTIC_KERNEL: Final = Dialect(
     name="semantic_kernel",
     # Messages are log records, which hold a message as JSON text.
     scopes=("semantic_kernel*", "Microsoft.SemanticKernel*"),
+    roles=(
+        OPERATIONS,
+        Roles("gen_ai.operation.name", {"chat.completions": "llm", "text.completions": "llm"}),  # .NET
+    ),
     input=(*INPUT, Events({"gen_ai.prompt": "user"})),
     input_tokens=(*INPUT_TOKENS, "gen_ai.response.prompt_tokens"),
     output_tokens=(*OUTPUT_TOKENS, "gen_ai.response.completion_tokens"),
