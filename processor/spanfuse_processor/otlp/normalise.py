@@ -21,8 +21,9 @@ from spanfuse_processor.otlp.provider import provider_and_model
 from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_processor.otlp.traces import Namer, Node, Traces
 from spanfuse_processor.otlp.usage import ending, finish_reason, ttft_ns
-from spanfuse_processor.otlp.values import Keys, bounded, find, name, number
+from spanfuse_processor.otlp.values import bounded, find, name, number
 from spanfuse_processor.otlp.verdict import Verdict
+from spanfuse_processor.otlp.whose import KNOWN, Whose
 from spanfuse_schemas import Alias, Call, CallBatch
 from spanfuse_schemas.fingerprint import exact_hash
 
@@ -35,8 +36,6 @@ MAX_AHEAD_NS: Final = 5 * 60 * 1_000_000_000
 MAX_LASTING_NS: Final = 24 * 3600 * 1_000_000_000
 """No call lasts longer: an earlier start is none, and would count as the length of a session."""
 
-_TEAM_RESOURCE: Final[Keys] = ("team.id", "team", "department", "service.namespace")
-_MADE_UP: Final[Keys] = ("gen_ai.conversation.id",)
 _AGENT_SPAN: Final = re.compile(r"invoke_agent (.+)|agent_run \[(.+)\]")
 """Names of spans that name their agent: of the conventions, and of older versions of Google's ADK."""
 _OPERATIONS: Final = {
@@ -92,13 +91,15 @@ class Normaliser:
 
     Args:
         prices: what a call costs where its span does not say.
+        whose: reads whose a span is.
     """
 
-    def __init__(self, prices: Pricing) -> None:
+    def __init__(self, prices: Pricing, whose: Whose = KNOWN) -> None:
         self.counters: Counter[str] = Counter()
         """Spans that made no call, by reason (`agent`, `other`, `invalid`, `nested`, `failed`), and what was repaired."""
         self._failures: set[str] = set()
         self._costs = Costs(prices, self.counters)
+        self._whose = whose
         self._traces = Traces()
         self._joiner = Joiner(self.counters)
 
@@ -205,18 +206,16 @@ class Normaliser:
         role = role_of(span, dialect)
         if role in ("agent", "other"):
             self.counters[role] += 1
-        attributes = span.attributes
-        session = name(attributes, dialect.session)
-        made_up = dialect.quirks.made_up_session and session == name(attributes, _MADE_UP)
+        own = self._whose.of_span(span.attributes, dialect)
         node = Node(
             span.span_id,
             span.parent_span_id,
             role,
-            "" if made_up else session,
-            name(attributes, dialect.user),
-            name(attributes, dialect.team),
-            name(attributes, dialect.agent) or (_agent_span(span, dialect) if role == "agent" else ""),
-            session if made_up else "",
+            own.session,
+            own.user,
+            own.team,
+            own.agent or (_agent_span(span, dialect) if role == "agent" else ""),
+            own.made_up,
         )
         return _View(span, dialect, role, node)
 
@@ -332,7 +331,7 @@ class Normaliser:
         return start, end
 
     def _identity(self, view: _View) -> dict[str, str]:
-        """Session, user, team and agent: the span's own, else the nearest ancestor's, else the resource's."""
+        """Session, user, team and agent: the span's own, else the nearest ancestor's, else those of its process."""
         span, node = view.span, view.node
         session, user, team, agent, made_up = node.session, node.user, node.team, node.agent, node.made_up
         if not (session and user and team and agent):
@@ -340,16 +339,17 @@ class Normaliser:
                 session, user, team = session or above.session, user or above.user, team or above.team
                 agent = agent or (above.agent if above.role == "agent" else "")
                 made_up = made_up or above.made_up
-        session = session or made_up
+        process = self._whose.of_process(span.resource)
+        session = session or made_up or process.session
         source = (
             "explicit" if session and session in (node.session, node.made_up) else "inherited" if session else "trace"
         )
         return {
             "session": session or f"trace:{span.trace_id}",
             "session_source": source,
-            "user": user,
-            "team": team or name(span.resource, _TEAM_RESOURCE),
-            "agent": agent or _service(span),
+            "user": user or process.user,
+            "team": team or process.team,
+            "agent": agent or process.agent,
         }
 
 
@@ -361,8 +361,3 @@ def _agent_span(span: Span, dialect: Dialect) -> str:
     if bounded(span.attributes.get(own.attribute)) != own.value:
         return ""
     return bounded(find(span.attributes, own.keys)) or bounded(span.name)
-
-
-def _service(span: Span) -> str:
-    found = bounded(span.resource.get("service.name"))
-    return "" if found.startswith("unknown_service") else found

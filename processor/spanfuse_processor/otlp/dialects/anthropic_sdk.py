@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from spanfuse_processor.otlp.dialects import identity
 from spanfuse_processor.otlp.dialects.dialect import TOOL_RESULT, Dialect
 
 ANTHROPIC_SDK: Final = Dialect(
@@ -12,7 +11,6 @@ ANTHROPIC_SDK: Final = Dialect(
     scopes=("com.anthropic.sdk*", "com.anthropic.claude-platform"),
     # Every method of the API has a span, and some (`count_tokens`, `sessions.create`) name a model that they do not call.
     default_role="other",
-    session=(*identity.SESSION, "anthropic.session.id"),
     tool_result=(*TOOL_RESULT, "anthropic.tool_result.content"),
     tool_span=("anthropic.tool_use ", "anthropic.mcp_tool_use ", "anthropic.custom_tool_use "),
 )

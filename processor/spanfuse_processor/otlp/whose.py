@@ -1,0 +1,70 @@
+"""Whose a span is: read under the keys that the operator names, else under those that libraries use, else of its resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from spanfuse_processor.otlp.dialects import identity
+from spanfuse_processor.otlp.dialects.dialect import Dialect
+from spanfuse_processor.otlp.values import Keys, name
+
+_TEAM_OF_PROCESS: Final[Keys] = ("team.id", "team", "department", "service.namespace")
+_UNNAMED: Final = "unknown_service"
+"""What SDKs write for a service that nobody named."""
+
+
+class Named(NamedTuple):
+    """What a span, or the process that it comes from, says; empty for what it does not."""
+
+    session: str = ""
+    user: str = ""
+    team: str = ""
+    agent: str = ""
+    made_up: str = ""
+    """A session that nobody but perhaps a library has named."""
+
+
+class Whose:
+    """Reads whose a span is.
+
+    Args:
+        session: attributes of one's own that name it, on spans or on their resource. They are looked for first.
+        user: likewise.
+        team: likewise.
+        agent: likewise.
+    """
+
+    def __init__(
+        self, session: Iterable[str] = (), user: Iterable[str] = (), team: Iterable[str] = (), agent: Iterable[str] = ()
+    ) -> None:
+        self._session, self._user, self._team = tuple(session), tuple(user), tuple(team)
+        self._agent = tuple(agent)
+        self._sessions: Keys = self._session + identity.SESSION
+        self._users: Keys = self._user + identity.USER
+        self._teams: Keys = self._team + identity.TEAM
+        self._attributes = identity.ATTRIBUTES.union(self._session, self._user, self._team)
+
+    def of_span(self, attributes: dict[str, Any], dialect: Dialect) -> Named:
+        """What a span says of itself."""
+        agent = (self._agent and name(attributes, self._agent)) or name(attributes, dialect.agent)
+        if attributes.keys().isdisjoint(self._attributes):  # most spans say nothing of the rest
+            return Named(agent=agent)
+        session, made_up = name(attributes, self._sessions), ""
+        if dialect.quirks.made_up_session and session == name(attributes, identity.MADE_UP):
+            session, made_up = "", session
+        return Named(session, name(attributes, self._users), name(attributes, self._teams), agent, made_up)
+
+    def of_process(self, resource: dict[str, Any]) -> Named:
+        """What a resource says of all its spans."""
+        service = name(resource, ("service.name",))
+        return Named(
+            name(resource, self._session),
+            name(resource, self._user),
+            name(resource, self._team + _TEAM_OF_PROCESS),
+            name(resource, self._agent) or ("" if service.startswith(_UNNAMED) else service),
+        )
+
+
+KNOWN: Final = Whose()
+"""By the keys that libraries use alone."""
