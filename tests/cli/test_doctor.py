@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from spanfuse.fingerprints import of_call
 from spanfuse_processor.hosts.doctor import sample as sampled
@@ -196,8 +202,6 @@ def arrived(*came: tuple[Span, int, int]) -> dict[str, tuple[str, int]]:
     sample = Sample()
     for one, at_ns, partition in came:
         sample.arrived([one], at_ns, partition)
-    from collections import Counter
-
     return {found.check: (found.severity, found.count) for found in findings(sample, Counter())}
 
 
@@ -275,6 +279,27 @@ def test_the_newest_messages_of_a_topic_are_checked(kafka: LocalKafka, spanfuse:
 
 
 @pytest.mark.integration
+def test_content_that_was_logged_is_found_in_the_topic_of_logs(kafka: LocalKafka, spanfuse: Spanfuse) -> None:
+    spans, logs = (f"doctor-{time.time_ns()}-{kind}" for kind in ("spans", "logs"))
+    bare = chat(attributes=GOOD)
+    record = {
+        "traceId": bare.trace_id,
+        "spanId": bare.span_id,
+        "eventName": "gen_ai.user.message",
+        "body": {"stringValue": '{"content": "Hi"}'},
+    }
+    request = ParseDict(
+        {"resourceLogs": [{"scopeLogs": [{"logRecords": [{**record, **_in_base64(bare)}]}]}]},
+        ExportLogsServiceRequest(),
+    )
+    asyncio.run(_sent(kafka.brokers, {spans: json_bytes(bare), logs: request.SerializeToString()}))
+    asked = ("--brokers", kafka.brokers, "--topic", spans)
+    assert checked(spanfuse, *asked)["content"]["count"] == 1
+    found = checked(spanfuse, *asked, "--topic", logs)
+    assert (found["content"]["count"], found["logs"]["of"]) == (0, 1)
+
+
+@pytest.mark.integration
 def test_a_topic_that_is_not_there_is_told_and_not_made(kafka: LocalKafka, spanfuse: Spanfuse) -> None:
     for _ in range(2):
         ran = spanfuse("doctor", "--topic", "no-such-topic", "--brokers", kafka.brokers)
@@ -282,15 +307,30 @@ def test_a_topic_that_is_not_there_is_told_and_not_made(kafka: LocalKafka, spanf
         assert "no topic no-such-topic" in ran.stderr
 
 
-async def _filled(brokers: str, topic: str) -> set[str]:
-    """Twenty good messages on two partitions, one of them two hours old, and one that is none; the groups there are."""
-    from aiokafka import AIOKafkaProducer
-    from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+def _in_base64(span: Span) -> dict[str, str]:
+    """Ids as protobuf's own reading of JSON wants them."""
+    ids = {"traceId": span.trace_id, "spanId": span.span_id}
+    return {key: base64.b64encode(bytes.fromhex(value)).decode() for key, value in ids.items()}
 
+
+async def _sent(brokers: str, values: dict[str, bytes]) -> None:
+    """A message for each topic, which comes to be."""
+    await _made(brokers, *values)
+    async with AIOKafkaProducer(bootstrap_servers=brokers) as producer:
+        for topic, value in values.items():
+            await producer.send_and_wait(topic, value)
+
+
+async def _made(brokers: str, *topics: str) -> None:
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
-    await admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1)])
+    await admin.create_topics([NewTopic(topic, num_partitions=2, replication_factor=1) for topic in topics])
     await admin.close()
+
+
+async def _filled(brokers: str, topic: str) -> set[str]:
+    """Twenty good messages on two partitions, one of them two hours old, and one that is none; the groups there are."""
+    await _made(brokers, topic)
     async with AIOKafkaProducer(bootstrap_servers=brokers) as producer:
         now_ns = time.time_ns()
         for number in range(20):
@@ -304,8 +344,6 @@ async def _filled(brokers: str, topic: str) -> set[str]:
 
 
 async def _groups(brokers: str) -> set[str]:
-    from aiokafka.admin import AIOKafkaAdminClient
-
     admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
     await admin.start()
     try:

@@ -21,7 +21,13 @@ MESSAGES = 1_000
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILES]...", type=click.Path(exists=True, allow_dash=True, path_type=Path))
-@click.option("--topic", metavar="NAME", help="Check the newest messages of this topic; usually otlp_spans.")
+@click.option(
+    "--topic",
+    "topics",
+    metavar="NAME",
+    multiple=True,
+    help="Check the newest messages of this topic, usually otlp_spans; may be given several times, as for otlp_logs.",
+)
 @click.option(
     "--messages",
     type=click.IntRange(1, 1_000_000),
@@ -35,7 +41,7 @@ MESSAGES = 1_000
 @format_option
 def doctor(
     files: tuple[Path, ...],
-    topic: str | None,
+    topics: tuple[str, ...],
     messages: int,
     minutes: float | None,
     config_path: Path | None,
@@ -45,7 +51,8 @@ def doctor(
     """Check whether spans can be used, and what is in the way.
 
     Says what is missing, doubled or wrong in them, what that means for detection and spend, and what to do.
-    FILES are as those of `inspect`. A topic is read beside the workers, in no consumer group: nothing changes for them.
+    FILES are as those of `inspect`. A topic is read beside the workers, in no consumer group: nothing changes for them. One
+    with `logs` in its name is taken to hold log records.
     Exit code 1 if there is a problem; warnings are none.
 
     \b
@@ -53,9 +60,9 @@ def doctor(
       spanfuse doctor traces.jsonl.gz
       spanfuse doctor --topic otlp_spans --config worker.yaml --minutes 60
     """
-    if not files and topic is None:
+    if not files and not topics:
         raise click.UsageError("FILES or --topic is needed")
-    if topic is not None and config_path is None and brokers is None:
+    if topics and config_path is None and brokers is None:
         raise click.UsageError("--topic needs one of --config and --brokers")
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.doctor.checkup import Checkup
@@ -64,7 +71,7 @@ def doctor(
     config: Config = load_config(config_path)
     checkup = Checkup(normaliser_of(config, prices_of(config.pricing)))
     checkup.files(files)
-    if topic is not None:
+    for topic in sorted(topics):  # logs first: they wait for their spans
         _read_topic(checkup, topic, messages, minutes, config_path, brokers)
     findings = checkup.finished()
     if output == "json":

@@ -37,10 +37,10 @@ class Checkup:
             self._judge(spans)
 
     def message(self, message: Any) -> None:
-        """Take a message of a topic, received when the broker says."""
+        """Take a message of a topic, received when the broker says; one of log records if its topic is called so."""
         data = message.value or b""
-        where = f"partition {message.partition} offset {message.offset}"
-        spans = self._window.add(Recorded(data, sniff(data), where))
+        where = f"{message.topic} partition {message.partition} offset {message.offset}"
+        spans = self._window.add(Recorded(data, sniff(data), where), logs="logs" in message.topic)
         self._sample.arrived(spans, message.timestamp * 1_000_000, message.partition)
         if len(self._window.spans) >= MAX_SPANS:
             self._judge(self._window.cut())
