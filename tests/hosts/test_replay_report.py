@@ -13,6 +13,7 @@ from spanfuse_processor.hosts.replay import replay_files, replay_together
 from spanfuse_processor.hosts.replay_ends import MAX_ENDS, Ends
 from spanfuse_processor.hosts.replay_report import Report
 from spanfuse_processor.hosts.replay_totals import BY_RULE, diff, percentile
+from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Policy
 from tests.support.recorded import SECOND, START_NS, healthy, repeater, write_lines
 
@@ -128,7 +129,7 @@ def test_two_replays_give_the_same_report_to_the_letter(tmp_path: Path) -> None:
     once = str(replay_files(Policy(), [path]).to_dict())
     assert str(replay_files(Policy(), [path], live_sessions=1).to_dict()) == once
     other = policy(repeat__prompt={"count": 5})
-    beside = replay_together([(other, prices), (Policy(), prices)], [path])
+    beside = replay_together([(other, Normaliser(prices)), (Policy(), Normaliser(prices))], [path])
     assert str(beside[1].to_dict()) == once
     assert str(beside[0].to_dict()) == str(replay_files(other, [path]).to_dict())
 
@@ -138,7 +139,7 @@ def test_two_policies_are_compared(tmp_path: Path) -> None:
     path = write_lines(tmp_path / "r.jsonl", [*repeater(5, "five"), *repeater(7, "seven"), *healthy(4)])
     prices = prices_of(Config().pricing)
     lax = policy(repeat__prompt={"count": 5}, near={"mode": "off"})
-    old, new = replay_together([(Policy(), prices), (lax, prices)], [path])
+    old, new = replay_together([(Policy(), Normaliser(prices)), (lax, Normaliser(prices))], [path])
     found = diff(old, new)
     assert found["stopped_by_new_only"] == []
     assert [(s["session"], s["blocked_at"], s["saved_calls"]) for s in found["stopped_by_old_only"]] == [("five", 3, 2)]

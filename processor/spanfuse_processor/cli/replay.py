@@ -48,16 +48,15 @@ def replay(
     """
     from spanfuse_processor.cli.replay_text import show
     from spanfuse_processor.config import load_config
-    from spanfuse_processor.hosts.reading import prepare, prices_of
+    from spanfuse_processor.hosts.reading import normaliser_of, prices_of
     from spanfuse_processor.hosts.replay import replay_together
     from spanfuse_processor.hosts.replay_totals import diff
 
     configs = [load_config(path) for path in ((config_path,) if against_path is None else (config_path, against_path))]
-    for config in configs:
-        prepare(config)
+    trials = [(c.policy(), normaliser_of(c, prices_of(c.pricing))) for c in configs]
     if report_path is not None:
         report_path.touch()  # fail now rather than after an hour
-    counted, *against = replay_together([(c.policy(), prices_of(c.pricing)) for c in configs], files)
+    counted, *against = replay_together(trials, files)
     report = counted.to_dict() | ({"diff": diff(against[0], counted)} if against else {})
     if report_path is not None:
         _write(report_path, report)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
@@ -11,6 +11,10 @@ from spanfuse_processor.config.otlp import OtlpReceiver
 from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
 from spanfuse_schemas import Override, Policy, Rules
 from spanfuse_schemas.policy import SessionBudget
+
+AttributeName = Annotated[str, Field(min_length=1, max_length=256)]
+MAX_ATTRIBUTES: Final = 32
+"""Attributes that may name one thing: each is looked up on every span."""
 
 
 class Receivers(Section):
@@ -25,6 +29,20 @@ class Receivers(Section):
     @classmethod
     def _defaults(cls, value: Any) -> Any:
         return listed(value)
+
+
+class Identity(Section):
+    """Attributes of your own that say whose a call is, beside those that libraries are known to write. On each span they are
+    looked for first, in their order; then those of libraries; then on its ancestors; last on the resource."""
+
+    session: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
+    """Of the session. A name that stands on the resource makes all that the process does one session."""
+    user: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
+    """Of the user."""
+    team: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
+    """Of the team, such as `tenant.id`."""
+    agent: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
+    """Of the agent. On an ancestor it counts where that is the span of an agent."""
 
 
 class Budgets(Section):
@@ -105,6 +123,8 @@ class Config(Section):
 
     receivers: Receivers = Receivers(otlp=OtlpReceiver())
     """Where spans come from. Default: OTLP."""
+    identity: Identity = Identity()
+    """Whose the spans are."""
     detectors: Annotated[Rules, BeforeValidator(without_nulls(Rules))] = Rules()
     """Rules, by name: how each is set."""
     budgets: Budgets = Budgets()

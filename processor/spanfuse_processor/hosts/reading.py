@@ -1,4 +1,4 @@
-"""How every host reads spans: with the prices of its configuration, and its key."""
+"""How every host reads spans: with the prices of its configuration, its key, and the attributes that name somebody."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.core.rates import ModelPrice
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.otlp.synonyms import load_synonyms
+from spanfuse_processor.otlp.whose import Whose
 from spanfuse_schemas import Tokens
 from spanfuse_schemas.wording import share_key, use_synonyms
 
 
 def normaliser_of(config: Config, prices: Prices) -> Normaliser:
     """Makes calls of spans as the configuration says."""
-    prepare(config)
-    return Normaliser(prices)
+    _prepare(config)
+    whose = config.identity
+    return Normaliser(prices, Whose(whose.session, whose.user, whose.team, whose.agent))
 
 
-def prepare(config: Config) -> None:
+def _prepare(config: Config) -> None:
     """Set what holds for all reading of this process: the key of hashes, and synonyms where a rule asks for them."""
     secret = config.service.fingerprint_key.get_secret_value()
     if secret:

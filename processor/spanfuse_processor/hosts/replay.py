@@ -197,23 +197,23 @@ def replay_files(
         prices: what calls cost that report no cost themselves; default: the list prices.
         live_sessions: sessions held in memory.
     """
-    return replay_together([(policy, prices or Prices())], paths, live_sessions=live_sessions)[0]
+    return replay_together([(policy, Normaliser(prices or Prices()))], paths, live_sessions=live_sessions)[0]
 
 
 def replay_together(
-    trials: Sequence[tuple[Policy, Prices]], paths: Iterable[Path], *, live_sessions: int = MAX_LIVE_SESSIONS
+    trials: Sequence[tuple[Policy, Normaliser]], paths: Iterable[Path], *, live_sessions: int = MAX_LIVE_SESSIONS
 ) -> list[Report]:
     """Replay files and directories under several policies, none of which knows of the others; each is read once.
 
     Args:
-        trials: the rules to try, and what calls cost.
+        trials: the rules to try, and what makes calls of spans for them.
         paths: files and directories, replayed one after the other, in the order given.
         live_sessions: sessions held in memory, of each policy.
     """
     with ExitStack() as stack:
         replays = [
-            stack.enter_context(Replay(policy, Normaliser(prices), live_sessions=live_sessions))
-            for policy, prices in trials
+            stack.enter_context(Replay(policy, normaliser, live_sessions=live_sessions))
+            for policy, normaliser in trials
         ]
         for path in with_logs(find(paths)):
             _file(path, replays)
