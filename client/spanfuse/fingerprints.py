@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any, Final, Protocol
 
@@ -50,36 +52,38 @@ class fingerprinted:
         system: instructions of the system that are kept apart from the messages.
     """
 
-    __slots__ = ("_held", "_input", "_messages", "_system", "_tokens", "reply")
+    __slots__ = ("_held", "_input", "_lock", "_messages", "_system", "_token", "reply")
 
     def __init__(self, messages: Any, *, system: Any = None) -> None:
         self.reply: Any = None
         """What came back: a response of OpenAI or Anthropic, a message, messages, or a text; none: it failed."""
-        self._messages = messages if isinstance(messages, (str, type(None))) else list(messages)
+        self._messages = _kept(messages)
         self._system = system
         self._input: Attributes = {}
-        self._held: list[Callable[[Attributes], None]] = []
-        self._tokens: list[Token[fingerprinted | None]] = []
+        self._held: list[Callable[[Attributes], None]] | None = None
+        self._lock = threading.Lock()
+        self._token: Token[fingerprinted | None] | None = None
 
     def __enter__(self) -> fingerprinted:
         self._input = of_call(self._messages, None, self._system)
-        self._tokens.append(AT_HAND.set(self))
+        self._held = []
+        self._token = AT_HAND.set(self)
         return self
 
     def __exit__(self, *exc: object) -> None:
-        try:
-            AT_HAND.reset(self._tokens.pop())
-        except (ValueError, IndexError):
-            log.debug("a call was left in another context than it began in", exc_info=True)
-        held, self._held = self._held, []
-        whole = of_call(self._messages, self.reply, self._system) if held else self._input
+        with self._lock:
+            held, self._held = self._held or [], None
+        if self._token is not None:
+            with suppress(ValueError):  # left in another context than it began in; there it says nothing any more
+                AT_HAND.reset(self._token)
+        whole = of_call(self._messages, self.reply, self._system) if held else {}
         for let_go in held:
             let_go(whole)
 
     @property
     def attributes(self) -> Attributes:
         """What the spans that start inside carry."""
-        return self._input
+        return self._input if self._held is not None else {}
 
     def hold(self, let_go: Callable[[Attributes], None]) -> bool:
         """Keep a finished span back until the reply is known.
@@ -88,12 +92,13 @@ class fingerprinted:
             let_go: called at the end of the block with the attributes to put on the span.
 
         Returns:
-            Whether it is kept.
+            Whether it is kept: not after the block, and no more than `MAX_HELD`.
         """
-        if len(self._held) >= MAX_HELD:
-            return False
-        self._held.append(let_go)
-        return True
+        with self._lock:
+            if self._held is None or len(self._held) >= MAX_HELD:
+                return False
+            self._held.append(let_go)
+            return True
 
 
 AT_HAND: Final[ContextVar[fingerprinted | None]] = ContextVar("spanfuse_fingerprinted", default=None)
@@ -148,6 +153,14 @@ def _stated(make: Callable[[], Prints]) -> Attributes:
     except Exception:
         log.debug("a call has no fingerprints", exc_info=True)
         return {}
+
+
+def _kept(messages: Any) -> Any:
+    """The messages as they are now: the agent goes on with its history. What cannot be gone through is left to be refused."""
+    try:
+        return messages if messages is None or isinstance(messages, str) else list(messages)
+    except Exception:
+        return messages
 
 
 def _asked(messages: Any) -> Sequence[Any] | None:

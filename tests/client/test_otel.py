@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import gzip
 import os
 import re
@@ -24,7 +25,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanfuse import Guard, session
 from spanfuse.context import carry
-from spanfuse.fingerprints import MAX_HELD, fingerprinted
+from spanfuse.fingerprints import AT_HAND, MAX_HELD, fingerprinted
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
 from spanfuse.otel import ContextSpanProcessor, PromptSpanProcessor
 from spanfuse.prints import call_prints
@@ -187,6 +188,41 @@ def test_calls_at_the_same_time_are_told_apart(sending: TracerProvider, exported
     for topic in ("moss", "rope"):
         asked, answered = says(f"What is {topic}?"), says(f"About {topic}", "assistant")
         assert stated(spans(exported)[topic]) == call_prints([asked], [answered])
+
+
+def test_a_block_that_was_left_elsewhere_says_nothing_of_later_spans(
+    sending: TracerProvider, exported: InMemorySpanExporter
+) -> None:
+    """An asynchronous generator may be closed in another context: where it began, its call is over all the same."""
+    call = fingerprinted(MESSAGES)
+    call.__enter__()
+    contextvars.Context().run(call.__exit__)
+    sending.get_tracer("instrumentation").start_span("later").end()
+    sending.force_flush()
+    assert FINGERPRINT_ATTRIBUTE not in spans(exported)["later"]
+    AT_HAND.set(None)
+
+
+def test_a_span_that_ends_after_the_block_leaves_with_what_was_asked(
+    sending: TracerProvider, exported: InMemorySpanExporter
+) -> None:
+    with fingerprinted(MESSAGES) as call:
+        span = sending.get_tracer("instrumentation").start_span("chat")
+        call.reply = CALLS
+    span.end()
+    sending.force_flush()
+    assert stated(spans(exported)["chat"]) == call_prints(MESSAGES, None)
+
+
+@pytest.mark.parametrize("messages", [7, object(), [object], None])
+def test_messages_that_cannot_be_read_hurt_nobody(
+    sending: TracerProvider, exported: InMemorySpanExporter, messages: Any
+) -> None:
+    with fingerprinted(messages) as call:
+        sending.get_tracer("instrumentation").start_span("chat").end()
+        call.reply = object()
+    sending.force_flush()
+    assert "chat" in spans(exported)
 
 
 def test_another_pipeline_gets_what_was_asked(tracer: trace.Tracer, exported: InMemorySpanExporter) -> None:
