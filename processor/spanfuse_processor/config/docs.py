@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import UnionType
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
@@ -81,6 +81,10 @@ def _type(annotation: Any) -> str:
         return " or ".join(_type(a) for a in inner if a is not type(None))
     if origin is dict:
         return f"{_type(inner[0])} → {_type(inner[1])}"
+    if origin is tuple:
+        return f"list of {_type(inner[0])}"
+    if origin is Annotated:
+        return _type(inner[0])
     return "settings" if annotation is Any else str(getattr(annotation, "__name__", annotation))
 
 
@@ -99,8 +103,10 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if value is None or value == {}:
+    if value is None or value in ({}, ()):
         return "none"
+    if isinstance(value, tuple):
+        return ", ".join(f"`{one}`" for one in value)
     if isinstance(value, SecretStr) or value == "":
         return '`""`'
     if isinstance(value, bool):
