@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import ssl
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +277,35 @@ def test_a_client_without_a_certificate_is_not_let_in_where_one_is_asked_for(cer
         assert sink.requests == []
 
     serve(scenario, tls=tls_of(certificates, mutual=True))
+
+
+STRANGERS = """
+import asyncio, sys
+from spanfuse_processor.config import OtlpReceiver as Settings
+from spanfuse_processor.otlp.receiver import OtlpReceiver
+
+async def main():
+    tls = {"cert_file": sys.argv[1], "key_file": sys.argv[1], "client_ca_file": sys.argv[2]}
+    protocols = {name: {"endpoint": "127.0.0.1:0", "tls": tls} for name in ("http", "grpc")}
+    receiver = OtlpReceiver(Settings.model_validate({"protocols": protocols}), {})
+    await receiver.start()
+    for port in (receiver.http_port, receiver.grpc_port):
+        for greeting in (b"GET / HTTP/1.1\\r\\n\\r\\n", bytes(100), b"\\x16\\x03\\x01\\x00\\xff" + bytes(300)):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(greeting)
+            writer.write_eof()
+            await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+    await receiver.stop(1)
+
+asyncio.run(main())
+"""
+
+
+def test_strangers_do_not_fill_the_log(certificates: Certificates) -> None:
+    command = [sys.executable, "-c", STRANGERS, str(certificates.server), str(certificates.cafile)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_files_that_hold_no_certificate_are_one_clear_error(tmp_path: Path) -> None:

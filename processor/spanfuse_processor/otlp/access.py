@@ -7,9 +7,8 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
-
 from spanfuse_processor.errors import ConfigError
+from spanfuse_processor.otlp.quiet import grpc
 
 if TYPE_CHECKING:
     from pydantic import SecretStr

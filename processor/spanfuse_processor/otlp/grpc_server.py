@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from functools import partial
 from typing import Any, Final
 
-import grpc
 from google.protobuf.duration_pb2 import Duration
 from google.rpc import error_details_pb2, status_pb2
 
@@ -28,6 +27,7 @@ from spanfuse_processor.otlp.export import (
     SignalName,
 )
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
+from spanfuse_processor.otlp.quiet import grpc
 from spanfuse_processor.otlp.room import Room
 from spanfuse_processor.serving import listen
 

@@ -111,7 +111,7 @@ class KafkaReceiver:
 
 
 def _partitioner(partitions: Iterable[int]) -> Place:
-    """Trace id → the partition that Kafka's clients choose for it as a key: the Collector's exporter, too."""
+    """Trace id → the partition that Kafka's own clients choose for it as a key, by murmur2."""
     known = sorted(partitions)
     choose = DefaultPartitioner()
     return cache(lambda trace_id: choose(trace_id.encode(), known, known))
