@@ -6,12 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+from tests.otlp.fixtures import NOW_NS, normaliser
 from tests.otlp.gaps import ABOUT
-from tests.otlp.truth import FOLDER, RECORDED, recorded, wrong
+from tests.otlp.truth import FOLDER, RECORDED, logs, recorded, spans, wrong
 
 pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="no recordings here")
-
-STREAMS = [r for r in RECORDED if r[1] == "stream"]
 
 
 @pytest.mark.parametrize(("capture", "scenario"), RECORDED)
@@ -46,3 +45,13 @@ BARE = {"langchain_openinference"}
 @pytest.mark.parametrize("capture", sorted(ABOUT))
 def test_every_folder_that_is_known_is_there(capture: str) -> None:
     assert (FOLDER / capture).is_dir()
+
+
+@pytest.mark.parametrize("scenario", ["chat", "tools", "stream", "session"])
+def test_content_that_comes_after_its_spans_is_the_same_content(scenario: str) -> None:
+    """Each model call goes out once more, with what its log records hold."""
+    ingest, known = normaliser(), recorded("openai_v2_events", scenario)
+    bare = ingest.batch(spans("openai_v2_events", scenario), 2 * NOW_NS).calls
+    again = ingest.logs(logs("openai_v2_events", scenario), 2 * NOW_NS).calls
+    assert {call.content for call in bare if call.kind == "llm"} == {"structure"}
+    assert again == tuple(call for call in known if call.kind == "llm")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Quirks
 from spanfuse_processor.otlp.dialects.forms import Cut
 from spanfuse_processor.otlp.dialects.genai import GENAI
-from spanfuse_processor.otlp.usage import Ending, Usage, ending, read_usage
+from spanfuse_processor.otlp.usage import Ending, Usage, ending, read_usage, ttft_ns
 from spanfuse_processor.otlp.values import MAX_TOKENS
 from tests.otlp.fixtures import says, span
 
@@ -78,6 +78,22 @@ def test_a_total_tells_what_the_other_numbers_hold(total: int, whole: int, outpu
 def test_content_that_was_cut_is_estimated_by_the_size_it_had() -> None:
     found = used({}, Cut(4000), Cut(400))
     assert (found.tokens.input, found.tokens.output, found.estimated) == (1000, 100, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("2025-11-24T16:00:00.250Z", 250_000_000),
+        ('"2025-11-24T17:00:00.250000+01:00"', 250_000_000),
+        ("2025-11-24T16:00:00.250", 0),  # in no known zone
+        ("2025-11-24T15:59:59Z", 0),
+        ("soon", 0),
+        (12, 0),
+    ],
+)
+def test_the_time_of_the_first_token_may_be_an_instant(value: Any, found: int) -> None:
+    dialect = dataclasses.replace(GENAI, first_token_at=("first",))
+    assert ttft_ns(span({"first": value}), dialect) == found
 
 
 @pytest.mark.parametrize(

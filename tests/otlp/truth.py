@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from spanfuse.texts import print_of
-from spanfuse_processor.otlp.decode import decode, sniff
-from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
+from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_schemas import Action, Call, Message
 from spanfuse_schemas.fingerprint import action_print, input_print
 from tests.otlp.fixtures import NOW_NS, normaliser
@@ -89,9 +89,17 @@ def spans(capture: str, scenario: str, suffix: str = "bin") -> list[Span]:
     return decode(data, sniff(data))
 
 
+def logs(capture: str, scenario: str, suffix: str = "bin") -> list[LogRecord]:
+    """Its log records, which hold the content of some."""
+    path = FOLDER / capture / f"{scenario}.logs.{suffix}"
+    return decode_logs(data, sniff(data)) if path.exists() and (data := path.read_bytes()) else []
+
+
 def recorded(capture: str, scenario: str, suffix: str = "bin") -> tuple[Call, ...]:
-    """The calls that a recording comes to in one request."""
-    return normaliser().batch(spans(capture, scenario, suffix), 2 * NOW_NS).calls
+    """The calls that a recording comes to in one request, with what its logs hold."""
+    ingest = normaliser()
+    ingest.logs(logs(capture, scenario, suffix), 2 * NOW_NS)
+    return ingest.batch(spans(capture, scenario, suffix), 2 * NOW_NS).calls
 
 
 def expected(capture: str, scenario: str) -> dict[str, Cell]:
@@ -121,6 +129,7 @@ def _truth(scenario: str, count: int) -> dict[str, tuple[Any, ...]]:
     model = "claude-sonnet-4-5" if claude else "gpt-4o-mini" if failed else "gpt-4o-mini-2024-07-18"
     return {
         "calls": (count,),
+        "streams": (True,) * count if scenario == "stream" else (),
         "input": tuple(whole + 10 * i * tools for i in range(count)),
         "output": (0 if failed else 50,) * count,
         "read": (0 if failed else 1024,) * count,
@@ -151,12 +160,17 @@ def _cost(cells: Mapping[str, Cell]) -> tuple[int, ...]:
     return tuple(found)
 
 
-def found(calls: Iterable[Call]) -> Row:
-    """What they come to."""
+def found(calls: Iterable[Call], *, streamed: bool = False) -> Row:
+    """What they come to.
+
+    Args:
+        streamed: whether they are known to be streams, which have a time to their first token.
+    """
     every = list(calls)
     models, tools = [c for c in every if c.kind == "llm"], [c for c in every if c.kind == "tool"]
     return {
         "calls": (len(models),),
+        "streams": tuple(0 < c.ttft_ns < c.end_ns - c.start_ns for c in models) if streamed else (),
         "input": tuple(-1 if c.usage_estimated else c.tokens.input for c in models),
         "output": tuple(c.tokens.output for c in models),
         "read": tuple(c.tokens.cache_read for c in models),
@@ -191,7 +205,7 @@ def _of_all(values: Iterable[str]) -> tuple[str, ...]:
 
 def wrong(capture: str, scenario: str) -> dict[str, tuple[Cell, tuple[Any, ...]]]:
     """The fields of a recording that do not hold what they have to."""
-    has = found(recorded(capture, scenario))
+    has = found(recorded(capture, scenario), streamed=scenario == "stream")
     return {f: (cell, has[f]) for f, cell in expected(capture, scenario).items() if cell.value != has[f]}
 
 

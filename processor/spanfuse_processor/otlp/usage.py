@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
 from spanfuse_processor.otlp.dialects.dialect import Dialect
@@ -17,6 +18,7 @@ CHARS_PER_TOKEN: Final = 4
 """Where usage is missing, a token is taken to be this many characters."""
 
 _NANO: Final = 1_000_000_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TTFT_NS: Final = 24 * 3600 * _NANO
 _OVERHEAD_KEYS: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions")
 """Parts of the input that are not among its messages."""
@@ -180,7 +182,16 @@ def ttft_ns(span: Span, dialect: Dialect) -> int:
         found = number(span.attributes.get(key))
         if found is not None and 0 < found * unit < _MAX_TTFT_NS:
             return int(found * unit)
-    for event in span.events:
-        if event.name in dialect.ttft_events and 0 < event.time_ns - span.start_ns < _MAX_TTFT_NS:
-            return event.time_ns - span.start_ns
-    return 0
+    first_ns = _instant_ns(find(span.attributes, dialect.first_token_at)) or next(
+        (event.time_ns for event in span.events if event.name in dialect.ttft_events), 0
+    )
+    return first_ns - span.start_ns if 0 < first_ns - span.start_ns < _MAX_TTFT_NS else 0
+
+
+def _instant_ns(value: Any) -> int:
+    """A time in ISO 8601, nanoseconds since the Unix epoch; 0 for anything else, and where it is in no known zone."""
+    try:
+        at = datetime.fromisoformat(value.strip('"')) if isinstance(value, str) else None
+    except ValueError:
+        return 0
+    return (at - _EPOCH) // timedelta(microseconds=1) * 1000 if at is not None and at.tzinfo is not None else 0

@@ -92,4 +92,5 @@ MLFLOW: Final = Dialect(
     tool_arguments=(*TOOL_ARGUMENTS, _INPUT),
     tool_result=(*TOOL_RESULT, *tool_message(_OUTPUT), _OUTPUT),
     tool_call_id=("gen_ai.tool.call.id", *tool_message(_OUTPUT, field="tool_call_id")),
+    ttft_events=("mlflow.chunk.item.0",),
 )
