@@ -10,7 +10,14 @@ from spanfuse_processor.otlp.values import bounded
 from spanfuse_schemas.call import ErrorClass
 
 _CODE_KEYS: Final = ("http.response.status_code", "http.status_code", "error.code", "status_code")
-_FAILED: Final = (("gen_ai.tool.status", "error"), ("tool.status", "error"), ("success", False), ("success", "false"))
+_MESSAGE_KEYS: Final = ("error.message", "error", "langfuse.observation.status_message")
+_FAILED: Final = (
+    ("gen_ai.tool.status", "error"),
+    ("tool.status", "error"),
+    ("success", False),
+    ("success", "false"),
+    ("langfuse.observation.level", "ERROR"),
+)
 """Attributes and values by which spans fail whose status says nothing of it."""
 _CLASS: Final = re.compile(r"<class '([\w.]+)'>")
 """A type as Python writes it."""
@@ -53,9 +60,8 @@ def exception(span: Span) -> dict[str, Any]:
 
 def error_message(span: Span) -> str:
     """What the failure said, for telling one from another; never stored."""
-    attributes = span.attributes
-    raised = exception(span).get("exception.message")
-    for value in (span.status_message, raised, attributes.get("error.message"), attributes.get("error")):
+    stated = (span.attributes.get(key) for key in _MESSAGE_KEYS)
+    for value in (span.status_message, exception(span).get("exception.message"), *stated):
         if isinstance(value, str) and value:
             return value[:4096]
     return ""

@@ -144,3 +144,8 @@ def test_spans_of_others_stay_theirs_where_langfuse_marks_them() -> None:
     found = span({"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o"} | marks)
     assert dialect_of(found).name == "genai"
     assert (call(found).session, call(found).team) == ("s", "payments")
+
+
+def test_a_level_alone_says_that_a_call_failed() -> None:
+    said = {"langfuse.observation.level": "ERROR", "langfuse.observation.status_message": "Error code: 429"}
+    assert call(observed(more=said)).error_class == "provider"

@@ -11,7 +11,6 @@ from typing import Final, Literal, NamedTuple
 
 from spanfuse_processor.otlp.dialects import identity
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Source
-from spanfuse_processor.otlp.span import KIND_CLIENT, Span
 from spanfuse_processor.otlp.values import EventKey, Keys
 
 Role = Literal["llm", "tool", "agent", "other"]
@@ -91,15 +90,6 @@ SECOND: Final = 1_000_000_000
 MILLISECOND: Final = 1_000_000
 
 TTFT: Final = (("gen_ai.response.time_to_first_chunk", SECOND), ("gen_ai.client.operation.time_to_first_chunk", SECOND))
-
-
-def role_by_operation(span: Span) -> Role:
-    """What spans with none of the attributes that say so are: as older GenAI instrumentation wrote them."""
-    attributes = span.attributes
-    if "gen_ai.tool.name" in attributes:
-        return "tool"
-    asks = "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes
-    return "llm" if asks and span.kind == KIND_CLIENT else "other"
 
 
 class AgentSpan(NamedTuple):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from spanfuse_processor.otlp.dialects.dialect import Dialect, Role, Roles, role_by_operation
-from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.dialects.dialect import Dialect, Role, Roles
+from spanfuse_processor.otlp.span import KIND_CLIENT, Span
 
 
 def role_of(span: Span, dialect: Dialect) -> Role:
@@ -18,7 +18,7 @@ def role_of(span: Span, dialect: Dialect) -> Role:
                 return role
     if stated:
         return "other"
-    return dialect.default_role or role_by_operation(span)
+    return dialect.default_role or _by_operation(span)
 
 
 def _role(roles: Roles, value: str) -> Role | None:
@@ -28,3 +28,12 @@ def _role(roles: Roles, value: str) -> Role | None:
 
 def _like(value: str, key: str) -> bool:
     return value.startswith(key[:-1]) if key[-1] == "*" else value.endswith(key[1:])
+
+
+def _by_operation(span: Span) -> Role:
+    """Of spans that do not say: as older GenAI instrumentation wrote them."""
+    attributes = span.attributes
+    if "gen_ai.tool.name" in attributes:
+        return "tool"
+    asks = "gen_ai.request.model" in attributes or "gen_ai.response.model" in attributes
+    return "llm" if asks and span.kind == KIND_CLIENT else "other"
