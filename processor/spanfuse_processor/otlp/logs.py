@@ -36,13 +36,14 @@ _REPLIES: Final = frozenset(
     }
 )
 """Events after which nothing is expected."""
-_CONTENT: Final = _REPLIES | {
+CONTENT: Final = _REPLIES | {
     "gen_ai.system.message",
     "gen_ai.user.message",
     "gen_ai.assistant.message",
     "gen_ai.tool.message",
     "gen_ai.content.prompt",
 }
+"""Events that are joined: content, or what a call came to."""
 _NAME_KEYS: Final = ("event.name", "event_name")
 _PREFIXES: Final = ("", "claude_code.")
 
@@ -60,7 +61,7 @@ def content_name(record: LogRecord) -> str:
     for stated in (record.event_name, *(record.attributes.get(key) for key in _NAME_KEYS), *inner):
         if isinstance(stated, str) and stated:
             for prefix in _PREFIXES:
-                if prefix + stated in _CONTENT:
+                if prefix + stated in CONTENT:
                     return prefix + stated
     return ""
 
