@@ -141,6 +141,23 @@ def test_fingerprints_of_one_session_under_several_keys_are_a_warning(spanfuse: 
     assert finding(spanfuse, tmp_path, "fingerprint key", stated(1, "aa"), stated(2, "aa")) == ("ok", 0, 1)
 
 
+def test_fingerprints_under_another_key_than_the_workers_are_a_warning(
+    spanfuse: Spanfuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, kept in (("_shared", False), ("_key", b"0" * 16)):
+        monkeypatch.setattr(f"spanfuse_schemas.wording.{name}", kept)
+    path = written(tmp_path, good(1, **of_call("Question", None)))
+    assert checked(spanfuse, path)["fingerprint key"]["severity"] == "ok"
+    config = tmp_path / "c.yaml"
+    config.write_text("service: {fingerprint_key: of all workers}\n")
+    assert checked(spanfuse, path, "--config", config)["fingerprint key"]["severity"] == "warn"
+
+
+def test_fingerprints_that_were_cut_are_a_warning(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    cut = {key: text[:40] for key, text in of_call("Question", None).items()}
+    assert finding(spanfuse, tmp_path, "truncated", good(1, **cut), good(2)) == ("warn", 1, 2)
+
+
 def test_r081_a_span_that_comes_twice_counts_once(spanfuse: Spanfuse, tmp_path: Path) -> None:
     assert finding(spanfuse, tmp_path, "delivered again", good(1), good(1)) == ("warn", 1, 2)
     assert checked(spanfuse, written(tmp_path, good(1), good(1)))["calls"]["count"] == 1

@@ -7,6 +7,7 @@ from typing import Final
 
 from spanfuse_processor.hosts.doctor.finding import Finding, Severity
 from spanfuse_processor.hosts.doctor.sample import Sample, Shared
+from spanfuse_schemas.wording import key_id
 
 FEW: Final = 0.05
 """Up to this share, what is the matter with some is a warning where it would be a problem for many."""
@@ -178,14 +179,15 @@ def content(s: Sample) -> Finding:
 
 
 def truncated(s: Sample) -> Finding:
-    """Content that was cut on its way (R087)."""
-    number, of = s.counts["content_truncated"], s.counts["llm"]
+    """Content that was cut on its way (R087), and fingerprints that were."""
+    cut, broken, of = s.counts["content_truncated"], s.counts["fingerprint_invalid"], s.counts["calls"]
+    number = cut + broken
     return Finding(
         "truncated",
         _severity(number, of, many="warn"),
         number,
         of,
-        f"the messages of {number} of {of} model calls were cut",
+        f"the messages of {cut} model calls were cut, and {broken} stated fingerprints cannot be read",
         "A text that was cut equals no other: loops of such calls are not seen." if number else "",
         "Raise OTEL_SPAN_ATTRIBUTE_VALUE_LENGTH_LIMIT and the limits of the Collector, or state fingerprints."
         if number
@@ -194,17 +196,21 @@ def truncated(s: Sample) -> Finding:
 
 
 def fingerprint_key(s: Sample) -> Finding:
-    """Sessions whose fingerprints several processes state under several keys."""
-    number, of = _several(s.sessions.values.values(), lambda shared: shared.keys), len(s.sessions.values)
+    """Fingerprints that are stated under other keys than those they are compared with."""
+    several, of = _several(s.sessions.values.values(), lambda shared: shared.keys), len(s.sessions.values)
+    other = s.counts["other_key"]
+    what = f"{several} of {of} sessions have fingerprints under several keys"
+    if other:
+        what += f"; {other} calls have another key than service.fingerprint_key"
     return Finding(
         "fingerprint key",
-        _severity(number, of, many="warn"),
-        number,
+        _severity(several + other, of, many="warn"),
+        max(several, other),
         of,
-        f"{number} of {of} sessions have fingerprints made under several keys",
-        "What differs in words alone is not seen to be alike." if number else "",
+        what,
+        "What differs in words alone is not seen to be alike." if several + other else "",
         "Set SPANFUSE_FINGERPRINT_KEY in all processes, and service.fingerprint_key here, to the same secret."
-        if number
+        if several + other
         else "",
     )
 
@@ -358,13 +364,18 @@ CHECKS: Final[tuple[Callable[[Sample], Finding], ...]] = (
 )
 
 
+_INGEST: Final = ("invalid", "failed", "content_truncated", "fingerprint_invalid", "start_invalid")
+"""What the normaliser counts of spans that cannot be used as they are."""
+
+
 def findings(sample: Sample, ingest: Mapping[str, int]) -> list[Finding]:
     """All findings, in the order of `CHECKS`.
 
     Args:
         ingest: what the normaliser counted.
     """
-    sample.counts.update({name: ingest[name] for name in ("invalid", "failed", "content_truncated", "start_invalid")})
+    sample.counts.update({name: ingest[name] for name in _INGEST})
+    sample.counts["other_key"] = ingest["fingerprint_key"] if key_id() else 0
     return [check(sample) for check in CHECKS]
 
 
