@@ -20,6 +20,7 @@ from spanfuse_processor.otlp.nested import Candidate, seen_once
 from spanfuse_processor.otlp.provider import provider_and_model
 from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_processor.otlp.traces import Namer, Node, Traces
+from spanfuse_processor.otlp.twins import Twins
 from spanfuse_processor.otlp.usage import ending, finish_reason, ttft_ns
 from spanfuse_processor.otlp.values import bounded, find, name, number
 from spanfuse_processor.otlp.verdict import Verdict
@@ -101,6 +102,7 @@ class Normaliser:
         self._costs = Costs(prices, self.counters)
         self._whose = whose
         self._traces = Traces()
+        self._twins = Twins()
         self._joiner = Joiner(self.counters)
 
     def logs(self, records: Iterable[LogRecord], received_ns: int) -> CallBatch:
@@ -123,9 +125,12 @@ class Normaliser:
         for found in read.kept.values():
             call = found.call
             other = call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)
-            calls.append(self._beside(call, other))
+            call, alias = self._twins.follow(found._replace(call=self._beside(call, other)))
+            calls.append(call)
+            if alias is not None:
+                aliases.append(alias)
             if call.span_id in read.new:
-                self._remember(calls[-1], other)
+                self._remember(call, other)
         calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
         return CallBatch.model_construct(calls=tuple(calls), resets=(), aliases=tuple(aliases), moved=())
 

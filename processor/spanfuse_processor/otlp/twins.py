@@ -1,0 +1,78 @@
+"""One model call that two instrumentations see in traces of their own, whose spans come in different requests.
+
+A client of a model that makes spans itself does so beside those of whoever traces it, and where neither has a parent each begins
+a trace. The core tells spans of one call apart from calls within a session: so the one that comes later is given the session of
+the first.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from spanfuse_processor.otlp.nested import Candidate
+from spanfuse_schemas import Alias, Call
+from spanfuse_schemas.fingerprint import exact_hash
+
+MAX_KEPT: Final = 4_096
+"""Model calls remembered; their spans end, and are sent, within seconds of one another."""
+
+
+class _Known(NamedTuple):
+    scope: str
+    trace_id: str
+    session: str
+    start_ns: int
+    end_ns: int
+
+
+class Twins:
+    """The last model calls by the id of their response."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+
+    def follow(self, found: Candidate) -> tuple[Call, Alias | None]:
+        """A call as it is to be counted, and what its span says of the one that was counted before it."""
+        call = found.call
+        if not call.response:
+            return call, None
+        known = self._known.get(call.response)
+        if known is None:
+            self._remember(found)
+            return call, None
+        if known.trace_id == call.trace_id or known.scope == found.scope or not _meet(known, call):
+            return call, None
+        same = call.model_copy(update={"session": known.session, "session_source": "inherited"})
+        knows_more = call.session_source != "trace" or call.content != "structure"
+        return same, _alias(known, call) if knows_more and known.session == f"trace:{known.trace_id}" else None
+
+    def _remember(self, found: Candidate) -> None:
+        call = found.call
+        self._known[call.response] = _Known(found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
+        if len(self._known) > MAX_KEPT:
+            self._known.popitem(last=False)
+
+
+def _meet(known: _Known, call: Call) -> bool:
+    return known.start_ns <= call.end_ns and call.start_ns <= known.end_ns
+
+
+def _alias(known: _Known, call: Call) -> Alias:
+    """It names the session, at least the trace with the rest of what the agent does, and perhaps the user and team, of a call
+    that was counted under its own trace."""
+    owes = bool(call.user or call.team)
+    return Alias(
+        id=exact_hash(f"{call.span_id} {known.session}"),
+        trace_id=known.trace_id,
+        session=known.session,
+        into=call.session,
+        from_ns=min(known.start_ns, call.start_ns),
+        to_ns=max(known.end_ns, call.end_ns),
+        user=call.user,
+        team=call.team,
+        calls=int(owes),
+        cost_nano_usd=call.cost_nano_usd * owes,
+        input_tokens=call.tokens.input * owes,
+        output_tokens=call.tokens.output * owes,
+    )

@@ -1,0 +1,58 @@
+"""One call that two instrumentations see in traces of their own, in requests of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spanfuse_processor.otlp.span import Span
+from tests.core.test_belated import Host
+from tests.otlp.fixtures import chat, says
+
+HERE, THERE = "0" * 31 + "a", "0" * 31 + "b"
+ONE_CALL_NANO_USD = 100 * 150 + 10 * 600
+
+
+def own(**more: Any) -> Span:
+    """The client's own span, which knows neither content nor session."""
+    ids = {"gen_ai.response.id": "msg_1"}
+    return chat(**{"id": 3, "trace": THERE, "at": 0.1, "lasts": 0.5, "scope": "client", "attributes": ids, **more})
+
+
+def traced(**attributes: Any) -> Span:
+    """That of whoever traces the client."""
+    ids = {"gen_ai.response.id": "msg_1", **attributes}
+    return chat(id=2, trace=HERE, attributes=ids, input=[says("hi")], scope="tracer")
+
+
+def came(*spans: Span) -> Host:
+    host = Host()
+    for span in spans:
+        host.take([span])
+    return host
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("named", [{}, {"session.id": "s", "user.id": "u", "team.id": "t"}])
+def test_it_counts_once_where_more_is_known_of_it(order: int, named: dict[str, str]) -> None:
+    host = came(*[own(), traced(**named)][::order])
+    session = named.get("session.id", f"trace:{HERE}")
+    counted = {name: (s.calls, s.cost_nano_usd) for name, s in host.states.items() if s.calls}
+    assert counted == {session: (1, ONE_CALL_NANO_USD)}
+    assert host.charged["global:*"] == ONE_CALL_NANO_USD
+    assert [host.charged[scope] for scope in ("user:u", "team:t")] == [ONE_CALL_NANO_USD * bool(named)] * 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        own(attributes={"gen_ai.response.id": "msg_2"}),
+        own(attributes={}),
+        own(at=60),  # an id that was used again
+        own(scope="tracer"),
+    ],
+)
+def test_other_calls_count_themselves(other: Span) -> None:
+    host = came(traced(), other)
+    assert {name: s.calls for name, s in host.states.items()} == {f"trace:{HERE}": 1, f"trace:{THERE}": 1}
