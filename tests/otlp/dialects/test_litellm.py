@@ -163,3 +163,9 @@ def test_the_cost_is_that_of_the_breakdown_or_of_the_hidden_parameters() -> None
     for said in ({"gen_ai.cost.total_cost": 0.003}, {"hidden_params": '{"response_cost": 0.003}'}):
         found = call(request(attributes=said))
         assert (found.cost_nano_usd, found.cost_source) == (3_000_000, "reported")
+
+
+def test_clients_of_the_proxy_say_whose_a_request_is_in_its_metadata() -> None:
+    said = {"metadata.requester_metadata": "{'session_id': 's', 'user_id': 'u', 'team': 't'}"}
+    found = call(request(attributes=said))
+    assert (found.session, found.user, found.team) == ("s", "u", "t")

@@ -127,6 +127,39 @@ def test_tokens_of_version_4() -> None:
     assert (tokens.input, tokens.output) == (1200, 50)
 
 
+ANTHROPIC = {"input_tokens": 2000, "cache_read_input_tokens": 1024, "cache_creation_input_tokens": 300}
+
+
+@pytest.mark.parametrize(
+    ("usage", "metadata"),
+    [
+        (
+            {
+                "inputTokens": 3324,
+                "inputTokenDetails.noCacheTokens": 2000,
+                "inputTokenDetails.cacheReadTokens": 1024,
+                "inputTokenDetails.cacheWriteTokens": 300,
+            },
+            {"anthropic": {"usage": ANTHROPIC}},
+        ),
+        (
+            {"inputTokens": 2000, "cachedInputTokens": 1024},
+            {"anthropic": {"usage": ANTHROPIC, "cacheCreationInputTokens": 300}},
+        ),
+        ({"promptTokens": 2000}, {"anthropic": {"cacheReadInputTokens": 1024, "cacheCreationInputTokens": 300}}),
+        (
+            {"inputTokens": 2000, "cachedInputTokens": 1024},
+            {"bedrock": {"usage": {"cacheReadInputTokens": 1024, "cacheWriteInputTokens": 300}}},
+        ),
+    ],
+    ids=["6", "5", "4", "5-bedrock"],
+)
+def test_tokens_of_anthropic_in_every_version(usage: dict[str, int], metadata: dict[str, Any]) -> None:
+    stated = {f"ai.usage.{key}": value for key, value in usage.items()}
+    tokens = call(step(attributes={**stated, "ai.response.providerMetadata": json.dumps(metadata)})).tokens
+    assert (tokens.input, tokens.cache_read, tokens.cache_write) == (3324, 1024, 300)
+
+
 def test_embeddings_are_model_calls() -> None:
     found = call(step("ai.embed.doEmbed", attributes={"ai.values": ['"a"'], "ai.usage.tokens": 12}))
     assert (found.kind, found.tokens.input) == ("llm", 12)

@@ -23,6 +23,8 @@ _LANGSMITH: Final = "langsmith.metadata."
 _LANGFUSE: Final = "langfuse.trace.metadata."
 _OLD_VERCEL: Final = "ai.telemetry.metadata."
 _VERCEL: Final = "ai.settings.context."
+_LITELLM: Final = "metadata.requester_metadata"
+"""What a client of LiteLLM's proxy sent beside its request."""
 
 SESSION: Final[Keys] = (
     "session.id",
@@ -36,6 +38,7 @@ SESSION: Final[Keys] = (
     "anthropic.session.id",
     "mlflow.trace.session",
     *_within("metadata", "session_id", "thread_id", "conversation_id"),
+    JsonKey(_LITELLM, "session_id"),
 )
 USER: Final[Keys] = (
     "user.id",
@@ -51,6 +54,7 @@ USER: Final[Keys] = (
     "gen_ai.request.user",
     *_under("metadata.user_api_key_", "end_user_id", "user_id", "user_email"),
     JsonKey("metadata", "user_id"),
+    JsonKey(_LITELLM, "user_id"),
 )
 TEAM: Final[Keys] = (
     "spanfuse.team",
@@ -65,6 +69,9 @@ TEAM: Final[Keys] = (
     *_under(_VERCEL, "team", "teamId"),
     "mlflow.traceTag.team",
     *_within("metadata", "team", "team_id"),
+    *_within(_LITELLM, "team", "team_id"),
+    "metadata.team_alias",
+    "metadata.team_id",
 )
 AGENT: Final[Keys] = (
     "gen_ai.agent.name",

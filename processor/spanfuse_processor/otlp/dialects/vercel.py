@@ -23,8 +23,17 @@ from spanfuse_processor.otlp.dialects.dialect import (
 )
 from spanfuse_processor.otlp.dialects.identity import AGENT
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Fields, Json
+from spanfuse_processor.otlp.values import JsonKey, Sum
 
 _OPERATION: Final = "ai.operationId"
+_IN: Final = "ai.usage.inputTokenDetails."
+_READ: Final = ("anthropic.usage.cache_read_input_tokens",)
+_WRITE: Final = ("anthropic.usage.cache_creation_input_tokens",)
+
+
+def _meta(*fields: str) -> tuple[JsonKey, ...]:
+    return tuple(JsonKey("ai.response.providerMetadata", field) for field in fields)
+
 
 VERCEL: Final = Dialect(
     name="vercel",
@@ -58,11 +67,40 @@ VERCEL: Final = Dialect(
     response_model=("ai.response.model", *RESPONSE_MODEL),
     request_model=("ai.model.id", *REQUEST_MODEL),
     response_id=("ai.response.id", "gen_ai.response.id"),
-    input_tokens=("ai.usage.inputTokens", "ai.usage.promptTokens", *INPUT_TOKENS, "ai.usage.tokens"),
+    # before version 6 the SDK passed on what providers say, and Anthropic's input tokens exclude the cache
+    input_tokens=(
+        Sum((_IN + "noCacheTokens", _IN + "cacheReadTokens", _IN + "cacheWriteTokens")),
+        Sum(_meta("anthropic.usage.input_tokens", *_READ, *_WRITE)),
+        Sum(
+            (
+                "ai.usage.inputTokens",
+                *_meta("bedrock.usage.cacheReadInputTokens", "bedrock.usage.cacheWriteInputTokens"),
+            )
+        ),
+        Sum(("ai.usage.promptTokens", *_meta("anthropic.cacheReadInputTokens", "anthropic.cacheCreationInputTokens"))),
+        *INPUT_TOKENS,
+        "ai.usage.tokens",
+    ),
     output_tokens=("ai.usage.outputTokens", "ai.usage.completionTokens", *OUTPUT_TOKENS),
-    cache_read=("ai.usage.inputTokenDetails.cacheReadTokens", "ai.usage.cachedInputTokens", *CACHE_READ),
-    cache_write=("ai.usage.inputTokenDetails.cacheWriteTokens", *CACHE_WRITE),
-    reasoning=("ai.usage.outputTokenDetails.reasoningTokens", "ai.usage.reasoningTokens", *REASONING),
+    cache_read=(
+        _IN + "cacheReadTokens",
+        "ai.usage.cachedInputTokens",
+        *_meta(
+            *_READ, "anthropic.cacheReadInputTokens", "openai.cachedPromptTokens", "bedrock.usage.cacheReadInputTokens"
+        ),
+        *CACHE_READ,
+    ),
+    cache_write=(
+        _IN + "cacheWriteTokens",
+        *_meta(*_WRITE, "anthropic.cacheCreationInputTokens", "bedrock.usage.cacheWriteInputTokens"),
+        *CACHE_WRITE,
+    ),
+    reasoning=(
+        "ai.usage.outputTokenDetails.reasoningTokens",
+        "ai.usage.reasoningTokens",
+        *_meta("openai.reasoningTokens"),
+        *REASONING,
+    ),
     finish=("ai.response.finishReason", "ai.finishReason", *FINISH),
     ttft=(("ai.response.msToFirstChunk", MILLISECOND), ("ai.stream.msToFirstChunk", MILLISECOND)),
     ttft_events=("ai.stream.firstChunk",),
