@@ -26,8 +26,8 @@ class Later(Host):
 
 
 def totals(requests: Iterable[Sequence[Span]]) -> tuple[Totals, Totals]:
-    """Of each session that has any: model calls, tool executions, tokens, cost; of each scope that was charged: cost, calls. The
-    name of an agent comes with its span, so that it is charged with what comes after."""
+    """Of each session that has any: model calls, tool executions, tokens, cost; of each scope that was charged: cost, calls.
+    The name of an agent comes with its span, so that it is charged with what comes after."""
     host = Later()
     for request in requests:
         host.take(request)

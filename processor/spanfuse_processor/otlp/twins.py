@@ -1,8 +1,8 @@
 """One model call that two instrumentations see in traces of their own, whose spans come in different requests.
 
-A client of a model that makes spans itself does so beside those of whoever traces it, and where neither has a parent each begins
-a trace. The core tells spans of one call apart from calls within a session: so the one that comes later is given the session of
-the first.
+A client of a model that makes spans itself does so beside those of whoever traces it, and where neither has a parent each
+begins a trace. The core tells spans of one call from those of others within a session: so the one that comes later is given
+the session of the first.
 """
 
 from __future__ import annotations
