@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.hosts.inspect import row, verdicts
 from spanfuse_processor.hosts.replay import replay_files
+from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.otlp.whose import Whose
 from tests.core.test_belated import Host
 from tests.otlp.fixtures import NOW_NS, SECOND, TRACE, call, chat, json_bytes, normaliser, says, span
 from tests.support.agents import policy
@@ -50,14 +53,16 @@ def test_r084_calls_that_came_before_their_session_was_known_are_its_calls(tmp_p
     assert report.sessions["S"].rule == "repeat.prompt"
 
 
-@pytest.mark.xfail(strict=True, reason="a session is known by its id alone; `doctor` warns where services share one")
-def test_r086_two_services_that_use_one_id_are_two_sessions() -> None:
-    """Ids from a clock or a name collide."""
-    host = Host()
-    for number in range(1, 5):
-        service = {"service.name": f"svc-{number % 2}"}
-        host.take([chat(id=number, at=number, attributes={"session.id": "conv-1"}, resource=service)])
-    assert [state.calls for state in host.states.values()] == [2, 2]
+def test_r086_two_services_that_use_one_id_are_two_sessions_where_ids_are_said_to_be_each_services_own() -> None:
+    """Ids from a clock or a name collide; agents of several services may share one, too, so that it is said and not guessed."""
+    hosts = Host(), Host()
+    hosts[1].normaliser = Normaliser(Prices(), Whose(within=["service.name"]))
+    for host in hosts:
+        for number in range(1, 5):
+            service = {"service.name": f"svc-{number % 2}"}
+            host.take([chat(id=number, at=number, attributes={"session.id": "conv-1"}, resource=service)])
+    assert {key: state.calls for key, state in hosts[0].states.items()} == {"conv-1": 4}
+    assert {key: state.calls for key, state in hosts[1].states.items()} == {"svc-0/conv-1": 2, "svc-1/conv-1": 2}
 
 
 def test_r087_content_that_was_cut_is_accepted_and_equals_nothing() -> None:

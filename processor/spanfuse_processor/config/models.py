@@ -37,6 +37,10 @@ class Identity(Section):
 
     session: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
     """Of the session. A name that stands on the resource makes all that the process does one session."""
+    session_within: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
+    """Attributes of the resource within which a session id is unique, such as `[service.name]` where services make ids that may
+    collide. The session is then called `<service>/<id>`, and Guards have to call it so, too. Default: an id is one session,
+    whichever services work on it."""
     user: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
     """Of the user."""
     team: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)

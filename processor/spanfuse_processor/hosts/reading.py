@@ -16,7 +16,7 @@ def normaliser_of(config: Config, prices: Prices) -> Normaliser:
     """Makes calls of spans as the configuration says."""
     _prepare(config)
     whose = config.identity
-    return Normaliser(prices, Whose(whose.session, whose.user, whose.team, whose.agent))
+    return Normaliser(prices, Whose(whose.session, whose.user, whose.team, whose.agent, whose.session_within))
 
 
 def _prepare(config: Config) -> None:

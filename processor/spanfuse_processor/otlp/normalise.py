@@ -211,7 +211,7 @@ class Normaliser:
         role = role_of(span, dialect)
         if role in ("agent", "other"):
             self.counters[role] += 1
-        own = self._whose.of_span(span.attributes, dialect)
+        own = self._whose.of_span(span.attributes, dialect, span.resource)
         node = Node(
             span.span_id,
             span.parent_span_id,

@@ -33,19 +33,25 @@ class Whose:
         user: likewise.
         team: likewise.
         agent: likewise.
+        within: attributes of the resource within which a session id is unique; their values go before it.
     """
 
     def __init__(
-        self, session: Iterable[str] = (), user: Iterable[str] = (), team: Iterable[str] = (), agent: Iterable[str] = ()
+        self,
+        session: Iterable[str] = (),
+        user: Iterable[str] = (),
+        team: Iterable[str] = (),
+        agent: Iterable[str] = (),
+        within: Iterable[str] = (),
     ) -> None:
         self._session, self._user, self._team = tuple(session), tuple(user), tuple(team)
-        self._agent = tuple(agent)
+        self._agent, self._within = tuple(agent), tuple(within)
         self._sessions: Keys = self._session + identity.SESSION
         self._users: Keys = self._user + identity.USER
         self._teams: Keys = self._team + identity.TEAM
         self._attributes = identity.ATTRIBUTES.union(self._session, self._user, self._team)
 
-    def of_span(self, attributes: dict[str, Any], dialect: Dialect) -> Named:
+    def of_span(self, attributes: dict[str, Any], dialect: Dialect, resource: dict[str, Any]) -> Named:
         """What a span says of itself."""
         agent = (self._agent and name(attributes, self._agent)) or name(attributes, dialect.agent)
         if attributes.keys().isdisjoint(self._attributes):  # most spans say nothing of the rest
@@ -53,17 +59,24 @@ class Whose:
         session, made_up = name(attributes, self._sessions), ""
         if dialect.quirks.made_up_session and session == name(attributes, identity.MADE_UP):
             session, made_up = "", session
+        if self._within:
+            session, made_up = self._full(session, resource), self._full(made_up, resource)
         return Named(session, name(attributes, self._users), name(attributes, self._teams), agent, made_up)
 
     def of_process(self, resource: dict[str, Any]) -> Named:
         """What a resource says of all its spans."""
         service = name(resource, ("service.name",))
         return Named(
-            name(resource, self._session),
+            self._full(name(resource, self._session), resource),
             name(resource, self._user),
             name(resource, self._team + _TEAM_OF_PROCESS),
             name(resource, self._agent) or ("" if service.startswith(_UNNAMED) else service),
         )
+
+    def _full(self, session: str, resource: dict[str, Any]) -> str:
+        if not session:
+            return ""
+        return "/".join([*filter(None, (name(resource, (key,)) for key in self._within)), session])
 
 
 KNOWN: Final = Whose()
