@@ -6,6 +6,7 @@ serialises them, and the wrappers of OpenInference. What needs no change is not 
 
 from __future__ import annotations
 
+from operator import is_
 from typing import Any, Final
 
 from spanfuse_processor.otlp.dialects.parts import as_call, as_part
@@ -112,11 +113,17 @@ def as_message(item: Any, role: str) -> Any:
     if isinstance(body, dict) and item.get("role") == "tool" and not _are_parts([body]):
         return item  # a result that is an object
     if isinstance(body, (list, dict)):
-        parts = [as_part(part) for part in (body if isinstance(body, list) else [body])]
-        if calls:
-            parts = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "tool_use")]
-        item = {**item, key: parts}
+        parts = _parts(body if isinstance(body, list) else [body], bool(calls))
+        item = item if parts is item[key] else {**item, key: parts}
     return item
+
+
+def _parts(body: list[Any], called: bool) -> list[Any]:
+    """Parts in forms that are understood; the very list where nothing had to change."""
+    parts = [as_part(part) for part in body]
+    if called:  # they tell of the calls that stand beside them
+        parts = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "tool_use")]
+    return body if len(parts) == len(body) and all(map(is_, parts, body)) else parts
 
 
 def _are_parts(body: Any) -> bool:
