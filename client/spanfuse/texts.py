@@ -41,7 +41,10 @@ _ECHO_MAX_CHARS: Final = 1_024
 """What is longer is not looked at, characters."""
 
 _HIDDEN: Final = frozenset(
-    {"__REDACTED__", "[REDACTED]", "<REDACTED>", "REDACTED", "readacted", "<not serializable>", "<not specified>"}
+    {
+        *("__REDACTED__", "[REDACTED]", "<REDACTED>", "REDACTED", "readacted", "<elided>"),
+        *("<not serializable>", "<not specified>"),
+    }
 )
 """What instrumentations write in place of a content that is not to be seen: all of it looks the same."""
 _BLOCK_KEYS: Final = frozenset({"type", "text", "annotations", "meta"})
@@ -55,6 +58,11 @@ MAX_CHARS: Final = 65_536
 """Of longer texts only the ends are brought into canonical form, characters: it takes about a microsecond for each."""
 _MEMO_MIN_CHARS: Final = 256
 """Shorter texts are hashed as fast as looked up."""
+
+
+def is_hidden(value: Any) -> bool:
+    """Whether something stands in place of a content that is not to be seen."""
+    return isinstance(value, str) and value in _HIDDEN
 
 
 def tool_arguments(value: Any) -> Any:

@@ -101,16 +101,62 @@ def test_what_is_no_logs_request_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize(
     "found",
     [
-        LogRecord(TRACE, span_id(1), "gen_ai.choice"),
-        LogRecord(TRACE, span_id(1), attributes={"event.name": "gen_ai.choice"}),
-        LogRecord(TRACE, span_id(1), attributes={"event_name": "gen_ai.choice"}),
-        LogRecord(TRACE, span_id(1), body="gen_ai.choice"),
-        LogRecord(TRACE, span_id(1), body={"event.name": "gen_ai.choice"}),
-        LogRecord(TRACE, span_id(1), "other", attributes={"event.name": "gen_ai.choice"}),
+        LogRecord(TRACE, span_id(1), "gen_ai.choice", attributes={"content": "x"}),
+        LogRecord(TRACE, span_id(1), attributes={"event.name": "gen_ai.choice", "content": "x"}),
+        LogRecord(TRACE, span_id(1), attributes={"event_name": "gen_ai.choice", "content": "x"}),
+        LogRecord(TRACE, span_id(1), body="gen_ai.choice", attributes={"content": "x"}),
+        LogRecord(TRACE, span_id(1), body={"event.name": "gen_ai.choice", "content": "x"}),
+        LogRecord(TRACE, span_id(1), "other", attributes={"event.name": "gen_ai.choice", "content": "x"}),
     ],
 )
 def test_the_name_of_an_event_is_found_where_each_convention_has_put_it(found: LogRecord) -> None:
     assert content_name(found) == "gen_ai.choice"
+
+
+CALLED = {"id": "call_1", "type": "function", "function": {"name": "get_weather"}}
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("gen_ai.user.message", None),
+        ("gen_ai.user.message", {"content": "<elided>"}),
+        ("gen_ai.user.message", "gen_ai.user.message"),
+        ("gen_ai.tool.message", {"id": "call_1"}),
+        ("gen_ai.assistant.message", {"tool_calls": [CALLED]}),
+        ("gen_ai.choice", {"index": 0, "finish_reason": "stop", "message": {"role": "assistant"}}),
+        ("gen_ai.choice", {"index": 0, "message": {"role": "assistant", "tool_calls": [CALLED]}}),
+        ("gen_ai.client.inference.operation.details", {"gen_ai.request.model": "gpt-4o"}),
+    ],
+)
+def test_an_event_without_its_content_is_none(name: str, body: Any) -> None:
+    """Instrumentation that may not capture content logs the events all the same: all questions would look alike."""
+    found = record(name, body)
+    found.attributes["gen_ai.system"] = "openai"
+    assert content_name(found) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("gen_ai.user.message", {"content": [{"type": "text", "text": "x"}]}),
+        ("gen_ai.tool.message", {"id": "call_1", "content": ""}),
+        ("gen_ai.assistant.message", {"tool_calls": [CALLED | {"function": {"name": "f", "arguments": "{}"}}]}),
+        ("gen_ai.choice", '{"message": {"role": "assistant", "content": "x"}}'),
+        ("gen_ai.client.inference.operation.details", {"gen_ai.output.messages": "[]"}),
+    ],
+)
+def test_an_event_has_content_in_whichever_form(name: str, body: Any) -> None:
+    assert content_name(record(name, body)) == name
+
+
+def test_events_on_a_span_without_their_content_are_no_content() -> None:
+    """Two questions that nobody may see are not the same question."""
+    events = [
+        event_of(found, found.event_name) for found in (record("gen_ai.user.message"), record("gen_ai.choice", {}))
+    ]
+    (call,) = normaliser().batch([chat(events=events)], NOW_NS).calls
+    assert (call.content, call.input, call.action) == ("structure", None, None)
 
 
 def test_claude_code_names_its_events_without_their_prefix() -> None:
@@ -198,7 +244,7 @@ def test_what_is_sent_twice_is_one_message() -> None:
 
 def test_logs_of_other_things_and_outside_of_spans_are_counted_and_dropped() -> None:
     found, counters = joiner()
-    loose = LogRecord("", "", "gen_ai.choice", NOW_NS, {}, {})
+    loose = LogRecord("", "", "gen_ai.choice", NOW_NS, {"content": "x"}, {})
     assert found.logs([record("http.request"), record("", "a line"), loose], NOW_NS) == []
     assert counters == {"logs_other": 2, "logs_loose": 1}
 

@@ -93,7 +93,7 @@ def logged(encoding: Encoding, *records: LogRecord) -> bytes:
 def test_log_records_that_are_no_content_of_a_span_are_left_out(encoding: Encoding) -> None:
     mine, other = test_logs.asked(), test_logs.asked()
     other.trace_id = trace(2)
-    loose = LogRecord("", "", "gen_ai.choice", 1, {"a": 1}, {})
+    loose = LogRecord("", "", "gen_ai.choice", 1, {"content": "x"}, {})
     data = logged(encoding, mine, test_logs.record("http.request", "x"), other, loose)
     parts = split_logs(data, encoding, place)
     assert parts.left_out == 2

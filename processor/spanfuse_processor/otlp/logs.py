@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from spanfuse_processor.otlp.dialects.sources import MESSAGE_EVENTS, has_content
 from spanfuse_processor.otlp.shelf import Shelf, weight
 from spanfuse_processor.otlp.span import STATUS_ERROR, LogRecord, Span, SpanEvent
 from spanfuse_processor.otlp.values import load_json
@@ -27,12 +28,16 @@ MAX_SPANS_BYTES: Final = 32 * 1024 * 1024
 MAX_WAITING: Final = 65_536
 """Spans of either kind that are waited for."""
 
+_FIGURES: Final = "claude_code.api_request"
+"""No content, but the cost of a model call."""
+_WHOLE: Final = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion")
+"""Attributes of an event that hold all messages."""
 _REPLIES: Final = frozenset(
     {
         "gen_ai.choice",
         "gen_ai.content.completion",
         "gen_ai.client.inference.operation.details",
-        "claude_code.api_request",  # no content, but the cost of a model call
+        _FIGURES,
     }
 )
 """Events after which nothing is expected."""
@@ -62,8 +67,15 @@ def content_name(record: LogRecord) -> str:
         if isinstance(stated, str) and stated:
             for prefix in _PREFIXES:
                 if prefix + stated in CONTENT:
-                    return prefix + stated
+                    return prefix + stated if _has_content(event_of(record, prefix + stated)) else ""
     return ""
+
+
+def _has_content(event: SpanEvent) -> bool:
+    """Whether there is more than the mere event, which instrumentation writes also where it may not capture content."""
+    if event.name in MESSAGE_EVENTS:
+        return has_content(event)
+    return event.name == _FIGURES or any(event.attributes.get(key) for key in _WHOLE)
 
 
 def joinable(record: LogRecord) -> bool:
@@ -76,7 +88,7 @@ def event_of(record: LogRecord, name: str) -> SpanEvent:
     body stands under `body`."""
     body = _map(record.body)
     if body is None:
-        body = {} if record.body is None else {"body": record.body}
+        body = {} if record.body is None or record.body == name else {"body": record.body}
     return SpanEvent(name, record.time_ns, {**record.attributes, **body})
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from spanfuse.parts import calls_of, mapping_of
+from spanfuse.parts import calls_of, function_of, mapping_of
+from spanfuse.texts import is_hidden
 from spanfuse_processor.otlp.dialects.flat import unflatten
 from spanfuse_processor.otlp.dialects.forms import Cut, Messages, as_message, as_messages, load_text
 from spanfuse_processor.otlp.span import Span, SpanEvent
@@ -40,16 +41,14 @@ class Flat(NamedTuple):
 
 
 class Events(NamedTuple):
-    """One event for each message, or log records that were joined to the span as such."""
+    """One event for each message, or log records that were joined to the span as such; nothing, if none of them has content."""
 
     roles: Mapping[str, str]
     """Name of an event → role."""
 
     def read(self, span: Span, role: str) -> Messages:
-        return [self._message(event) for event in span.events if event.name in self.roles] or None
-
-    def _message(self, event: SpanEvent) -> Any:
-        return as_message(_body(event), self.roles[event.name])
+        found = [_message(event, self.roles[event.name]) for event in span.events if event.name in self.roles]
+        return found if any(map(_tells, found)) else None
 
 
 class Fields(NamedTuple):
@@ -116,6 +115,28 @@ def read_sources(sources: Iterable[Source], span: Span, role: str) -> Messages:
             return found
         fallback = found if fallback is None else fallback
     return fallback
+
+
+MESSAGE_EVENTS: Final = {**INPUT_EVENTS, "gen_ai.choice": "assistant"}
+
+
+def has_content(event: SpanEvent) -> bool:
+    """Whether an event of a message has its content, too."""
+    return _tells(_message(event, MESSAGE_EVENTS[event.name]))
+
+
+def _message(event: SpanEvent, role: str) -> Any:
+    return as_message(_body(event), role)
+
+
+def _tells(item: Any) -> bool:
+    """Whether there is content: instrumentation that may not capture any writes its events all the same, with the names of
+    tools but without arguments."""
+    found = mapping_of(item)
+    said = (found.get(key) for key in ("content", "parts"))
+    return any(text is not None and not is_hidden(text) for text in said) or any(
+        function_of(call).get("arguments") is not None for call in calls_of(found)
+    )
 
 
 def _says(item: Any) -> bool:
