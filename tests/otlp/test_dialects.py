@@ -213,3 +213,10 @@ def test_openinference_takes_what_a_tool_was_given_not_the_schema_of_it() -> Non
     kind = {"openinference.span.kind": "TOOL", "tool.name": "search", "tool.parameters": schema, "output.value": "ok"}
     first, other = [call(span({**kind, "input.value": json.dumps({"q": n})})).action for n in (1, 2)]
     assert first != other
+
+
+def test_arguments_that_python_wrote_are_those_that_the_model_chose() -> None:
+    """As LangChain hands them to its callbacks."""
+    kind = {"openinference.span.kind": "TOOL", "tool.name": "weather"}
+    found = call(span({**kind, "input.value": "{'city': 'Paris'}", "output.value": "18"}))
+    assert found.action == read_messages(CONVERSATION).answers

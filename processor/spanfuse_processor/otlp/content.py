@@ -11,7 +11,7 @@ from spanfuse.drift import sketch
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, is_spoken, read_actions
 from spanfuse.prints import few, input_prints, tool_prints
 from spanfuse_processor.otlp.dialects.dialect import Dialect
-from spanfuse_processor.otlp.dialects.forms import Cut, Messages
+from spanfuse_processor.otlp.dialects.forms import Cut, Messages, load_text
 from spanfuse_processor.otlp.dialects.sources import SYSTEM, read_sources
 from spanfuse_processor.otlp.failure import error_message
 from spanfuse_processor.otlp.span import Span
@@ -152,7 +152,7 @@ def tool_content(span: Span, dialect: Dialect, counters: Counter[str], failed: b
     if stated is not None:
         actions = stated.actions or (Action(tool=tool, print=Fingerprint(), call_id=call_id),)
         return Content("fingerprint", stated.model_copy(update={"actions": actions}))
-    arguments = find(attributes, dialect.tool_arguments, span.events)
+    arguments = load_text(find(attributes, dialect.tool_arguments, span.events))
     result = find(attributes, dialect.tool_result, span.events)
     if result in dialect.quirks.left_out:
         arguments = result = None

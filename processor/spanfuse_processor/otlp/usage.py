@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
 from spanfuse_processor.otlp.dialects.dialect import Dialect
-from spanfuse_processor.otlp.dialects.forms import Cut
+from spanfuse_processor.otlp.dialects.forms import Cut, load_text
 from spanfuse_processor.otlp.span import Span
-from spanfuse_processor.otlp.values import MAX_COST_USD, bounded, find, load_json, name, number, tokens
+from spanfuse_processor.otlp.values import MAX_COST_USD, bounded, find, name, number, tokens
 from spanfuse_schemas import Tokens
 from spanfuse_schemas.names import MAX_NAME
 
@@ -165,14 +165,10 @@ def finish_reason(span: Span, dialect: Dialect, reply: Any) -> str:
     value = find(span.attributes, dialect.finish)
     if value is None and isinstance(reply, list) and reply and isinstance(reply[-1], dict):
         value = reply[-1].get("finish_reason")
-    if isinstance(value, str) and value[:1] in ("[", '"'):
-        try:
-            value = load_json(value)
-        except ValueError:
-            value = None
+    value = load_text(value)
     if isinstance(value, (list, tuple)):
         value = next(iter(value), None)
-    text = bounded(value).rpartition(".")[2].lower().replace("-", "_")
+    text = bounded(value).lstrip("[{").rpartition(".")[2].lower().replace("-", "_")
     return _FINISH.get(text, text)
 
 

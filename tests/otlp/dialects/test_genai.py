@@ -155,7 +155,16 @@ def test_tokens_under_the_names_of_every_version(usage: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "reasons", [["tool_calls"], '["tool_calls"]', ("tool_call",), "tool-calls", "FinishReason.TOOL_CALLS"]
+    "reasons",
+    [
+        ["tool_calls"],
+        '["tool_calls"]',
+        ("tool_call",),
+        "tool-calls",
+        "['tool_calls']",
+        '"tool_calls"',
+        "FinishReason.TOOL_CALLS",
+    ],
 )
 def test_finish_reasons_in_whatever_form(reasons: Any) -> None:
     assert call(chat({"gen_ai.response.finish_reasons": reasons})).finish_reason == "tool_calls"
