@@ -180,7 +180,6 @@ ABOUT: Final[Mapping[str, About]] = {
         calls={"anthropic": 3},
         gaps=(
             _RESPONSES,
-            Gap("finish", "", "the Responses endpoint has no reason", ("responses",)),
             Gap("finish", ("stop", "tool_calls", "stop"), "the second request had a tool", ("anthropic",)),
             Gap("does", ("answer", "get_weather Paris", "answer"), "the second request had a tool", ("anthropic",)),
         ),

@@ -129,6 +129,12 @@ class TestOpenInference:
         for found in (call(span(kept | twice)), call(span(kept | only))):
             assert (found.action, found.called) == (read_messages(CONVERSATION).answers, ("weather",))
 
+    def test_a_function_call_of_old(self) -> None:
+        prefix = "llm.output_messages.0.message."
+        said = {prefix + "function_call_name": "weather", prefix + "function_call_arguments_json": '{"city": "Paris"}'}
+        kept = {k: v for k, v in OPENINFERENCE.items() if not k.startswith("llm.output")}
+        assert call(span(kept | said | {prefix + "role": "assistant"})).action == read_messages(CONVERSATION).answers
+
     def test_metadata_names_session_user_and_team(self) -> None:
         metadata = json.dumps({"thread_id": "s", "user_id": "u", "team": "t"})
         found = call(span(OPENINFERENCE | {"metadata": metadata}))

@@ -99,6 +99,9 @@ def as_message(item: Any, role: str) -> Any:
         return {"role": role, "content": item}
     if "role" not in item or "message" in item:
         item = _named(item, role)
+    if "function_call_name" in item:  # OpenInference of OpenAI's first tool calls
+        call = {"name": item["function_call_name"], "arguments": item.get("function_call_arguments_json")}
+        item = {**item, "function_call": call}
     calls = item.get("tool_calls")
     if isinstance(calls, list):
         item = {**item, "tool_calls": [as_call(call) for call in calls]}

@@ -88,6 +88,7 @@ MLFLOW: Final = Dialect(
         JsonKey(_OUTPUT, "choices.0.finish_reason"),
         JsonKey(_OUTPUT, "stop_reason"),
         JsonKey(_OUTPUT, "generations.0.0.generation_info.finish_reason"),
+        JsonKey(_OUTPUT, "status"),
     ),
     tool_arguments=(*TOOL_ARGUMENTS, _INPUT),
     tool_result=(*TOOL_RESULT, *tool_message(_OUTPUT), _OUTPUT),
