@@ -51,7 +51,8 @@ def _addresses(config: Config, host: EmbeddedHost) -> Iterator[str]:
     """Where what is served can be reached, with the ports that were taken."""
     otlp, api = config.receivers.otlp, config.extensions.api
     if otlp is not None and otlp.protocols.http is not None:
-        yield f"OTLP/HTTP http://{_host(otlp.protocols.http.endpoint)}:{host.http_port}"
+        scheme = "https" if otlp.protocols.http.tls else "http"
+        yield f"OTLP/HTTP {scheme}://{_host(otlp.protocols.http.endpoint)}:{host.http_port}"
     if otlp is not None and otlp.protocols.grpc is not None:
         yield f"OTLP/gRPC {_host(otlp.protocols.grpc.endpoint)}:{host.grpc_port}"
     yield f"API http://{_host(api.endpoint)}:{host.api_port}"

@@ -162,7 +162,8 @@ class Joiner:
         """Keep a span whose content may still come: of a model call or tool execution that has none."""
         key = (span.trace_id, span.span_id)
         self._wanting.put(key, span, weight(span.attributes), received_ns)
-        self._wanting.expire(self._logs_ns - WAIT_NS)
+        if self._logs_ns:
+            self._wanting.expire(self._logs_ns - WAIT_NS)
         if key in self._content:
             self._parts.put(key, None, 1, received_ns)
 

@@ -60,7 +60,10 @@ class Shelf(Generic[K, V]):
             at_ns = present.since_ns
         item = self._items[key] = _Item(value, size + OVERHEAD, at_ns)
         self._bytes += item.size
-        return self._dropped(lambda _: self._bytes > self._max_bytes or len(self._items) > self._max_items)
+        return self._dropped(lambda _: self._is_full()) if self._is_full() else []
+
+    def _is_full(self) -> bool:
+        return self._bytes > self._max_bytes or len(self._items) > self._max_items
 
     def pop(self, key: K) -> V | None:
         """Fetch something."""
@@ -85,8 +88,12 @@ class Shelf(Generic[K, V]):
 
 def weight(value: Any) -> int:
     """About how many bytes a value takes that a decoder has made."""
-    if isinstance(value, dict):
-        return 64 + sum(64 + len(key) + weight(inner) for key, inner in value.items())
-    if isinstance(value, list):
-        return 64 + sum(8 + weight(inner) for inner in value)
-    return sys.getsizeof(value)
+    if not isinstance(value, (dict, list)):
+        return sys.getsizeof(value)
+    total = 64 + 128 * len(value)
+    for inner in value.values() if isinstance(value, dict) else value:
+        if type(inner) is str:
+            total += len(inner)
+        elif isinstance(inner, (dict, list, bytes)):
+            total += weight(inner)
+    return total

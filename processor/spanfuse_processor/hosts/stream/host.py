@@ -264,6 +264,11 @@ def _check(present: dict[str, int], partitions: int) -> None:
             problems.append(f"receivers.kafka.partitions: {partitions}, but {topic} has {present[topic]}")
     if problems:
         raise ConfigError(problems)
+    spans, logs = present[OTLP_SPANS], present[OTLP_LOGS]
+    if spans != logs:
+        log.warning(
+            "%s has %d partitions, %s %d: logged content may miss its spans", OTLP_SPANS, spans, OTLP_LOGS, logs
+        )
 
 
 async def _stopped(work: Coroutine[Any, Any, None]) -> None:
