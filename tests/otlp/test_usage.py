@@ -75,6 +75,10 @@ def test_a_total_tells_what_the_other_numbers_hold(total: int, whole: int, outpu
     assert (found.input, found.output, found.reasoning) == (whole, output, 20)
 
 
+def test_output_is_at_least_the_reasoning_that_was_reported() -> None:
+    assert used({"reasoning": 20}, "question", "yes").tokens.output == 20
+
+
 def test_content_that_was_cut_is_estimated_by_the_size_it_had() -> None:
     found = used({}, Cut(4000), Cut(400))
     assert (found.tokens.input, found.tokens.output, found.estimated) == (1000, 100, True)

@@ -67,7 +67,7 @@ def read_usage(span: Span, dialect: Dialect, messages: Any, reply: Any, ended: E
     no_input = said.input is None and not said.read + said.write
     no_output = said.output is None and not (said.input is not None and reply is None)
     brought = characters(reply) // CHARS_PER_TOKEN if no_output or broken else 0
-    output = max(said.output or 0, brought)
+    output = max(said.output or 0, brought, said.reasoning if no_output else 0)
     sent = no_input and (output or not broken)
     found = said._replace(input=_sent(span, messages) if sent else said.input, output=output)
     return Usage(_tokens(found), no_input or no_output or broken)

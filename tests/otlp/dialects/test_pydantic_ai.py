@@ -96,6 +96,14 @@ def test_the_sums_of_an_agent_run_are_not_billed_and_its_name_is_known() -> None
     assert [(c.tokens.input, c.agent) for c in found] == [(1200, "geo")] * 2
 
 
+def test_an_agents_span_may_be_told_by_its_name_alone() -> None:
+    """Version 3 of the format has no operation on it."""
+    run = agent_run(**{"gen_ai.agent.name": "geo", "gen_ai.usage.input_tokens": 2400})
+    run.name = "invoke_agent geo"
+    (found,) = calls(run, chat(parent=1))
+    assert (found.tokens.input, found.agent) == (1200, "geo")
+
+
 @pytest.mark.parametrize(
     "names",
     [("tool_arguments", "tool_response"), ("gen_ai.tool.call.arguments", "gen_ai.tool.call.result")],
