@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +25,8 @@ SESSIONS_CHANGELOG: Final = f"{APP_ID}-sessions-changelog"
 """Changelog of the table `sessions`."""
 SCOPES_CHANGELOG: Final = f"{APP_ID}-scopes-changelog"
 """Changelog of the table `scopes`."""
+VISIBLE_TIMEOUT_S: Final = 10.0
+"""How long new topics may take until every broker knows them, seconds."""
 _CONFIG: Final = {
     "cleanup.policy": "compact",
     "delete.retention.ms": str(24 * 3600 * 1000),
@@ -105,6 +109,7 @@ async def _create(admin: AIOKafkaAdminClient, settings: KafkaSettings) -> list[T
     missing = [topic for name, topic in wanted.items() if name not in existing]
     raced = await _create_missing(admin, missing, settings)
     created = {topic.name for topic in missing} - raced
+    await _visible(admin, created)
     old = [name for name in wanted if name not in created]
     differences = await _differences(admin, [wanted[name] for name in old], settings) if old else {}
     return [TopicReport(name, name in created, differences.get(name, ())) for name in wanted]
@@ -132,6 +137,16 @@ async def _create_missing(admin: AIOKafkaAdminClient, missing: list[Topic], sett
         elif code:
             raise UnavailableError(f"Kafka refused to create topic {name}: {detail[0] or for_code(code).__name__}")
     return raced
+
+
+async def _visible(admin: AIOKafkaAdminClient, names: set[str]) -> None:
+    """Wait for a while until the brokers know all of topics that were just made: before that they describe them as empty."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(VISIBLE_TIMEOUT_S):
+            while names:
+                if all(topic["partitions"] for topic in await admin.describe_topics(sorted(names))):
+                    return
+                await asyncio.sleep(0.05)
 
 
 async def _differences(
