@@ -85,15 +85,23 @@ def test_the_next_call_hears_the_result() -> None:
     assert answers(last)
 
 
-def test_older_versions_flatten_their_messages() -> None:
+@pytest.mark.parametrize(
+    ("prompt", "completion"),
+    [
+        ("gen_ai.prompt", "gen_ai.completion"),
+        ("SpanAttributes.LLM_PROMPTS", "SpanAttributes.LLM_COMPLETIONS"),  # under Python 3.11
+    ],
+)
+def test_older_versions_flatten_their_messages(prompt: str, completion: str) -> None:
     said = {
-        "gen_ai.prompt.0.role": "user",
-        "gen_ai.prompt.0.content": str([{"type": "text", "text": ASKED}]),
-        "gen_ai.completion.0.role": "assistant",
-        "gen_ai.completion.0.finish_reason": "tool_calls",
+        f"{prompt}.0.role": "user",
+        f"{prompt}.0.content": str([{"type": "text", "text": ASKED}]),
+        f"{completion}.0.role": "assistant",
+        f"{completion}.0.finish_reason": "tool_calls",
+        f"{completion}.0.function_call.name": TOOL,
+        f"{completion}.0.function_call.arguments": json.dumps(ARGUMENTS),
         "gen_ai.usage.prompt_tokens": 1200,
         "gen_ai.usage.completion_tokens": 50,
-        **ASKS,
     }
     found = call(request(attributes=said))
     assert is_asked(found)

@@ -18,9 +18,11 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Role,
     Roles,
 )
-from spanfuse_processor.otlp.dialects.sources import OUTPUT, Flat, Joined, Json
+from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Flat, Joined, Json
 from spanfuse_processor.otlp.values import JsonKey
 
+_ENUM: Final = "SpanAttributes.LLM_"
+"""What some versions write for a key under Python 3.11 and later, which formats members of an enum by their name."""
 _CALL_TYPES: Final = (
     "completion",
     "text_completion",
@@ -46,9 +48,13 @@ LITELLM: Final = Dialect(
         Roles("llm.request.type", _ROLES),
         OPERATIONS,
     ),
+    input=(*INPUT, Flat(f"{_ENUM}PROMPTS.")),
     # tool calls stand apart from the messages, by their number
-    output=(Joined(Json(("gen_ai.output.messages",)), Flat("gen_ai.completion.")), *OUTPUT),
-    operation=("gen_ai.operation.name", "llm.request.type"),
+    output=(
+        Joined(Json(("gen_ai.output.messages",)), Flat("gen_ai.completion.")),
+        *OUTPUT,
+        Flat(f"{_ENUM}COMPLETIONS."),
+    ),
     input_tokens=(*INPUT_TOKENS, *_usage("prompt_tokens", "input_tokens")),
     output_tokens=(*OUTPUT_TOKENS, *_usage("completion_tokens", "output_tokens")),
     cache_read=(*CACHE_READ, *_usage("cache_read_input_tokens", "prompt_tokens_details.cached_tokens")),
@@ -58,5 +64,5 @@ LITELLM: Final = Dialect(
     ),
     reasoning=(*REASONING, *_usage("completion_tokens_details.reasoning_tokens")),
     cost=(*COST, JsonKey("hidden_params", "response_cost")),
-    finish=(*FINISH, "gen_ai.completion.0.finish_reason"),
+    finish=(*FINISH, "gen_ai.completion.0.finish_reason", f"{_ENUM}COMPLETIONS.0.finish_reason"),
 )
