@@ -172,6 +172,7 @@ def test_claude_code_names_its_events_without_their_prefix() -> None:
         ('{"content": "x"}', {"k": 1, "content": "x"}),
         ("plain", {"k": 1, "body": "plain"}),
         ("{no json", {"k": 1, "body": "{no json"}),
+        ('{"city": "Paris"}', {"k": 1, "body": '{"city": "Paris"}'}),
         (["a"], {"k": 1, "body": ["a"]}),
         (None, {"k": 1}),
     ],

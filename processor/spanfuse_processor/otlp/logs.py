@@ -50,6 +50,8 @@ CONTENT: Final = _REPLIES | {
 }
 """Events that are joined: content, or what a call came to."""
 _NAME_KEYS: Final = ("event.name", "event_name")
+_BODY_KEYS: Final = frozenset({"content", "message", "parts", "role", "tool_calls", *_WHOLE})
+"""By which JSON is told to be a message; else it is the text of one."""
 _PREFIXES: Final = ("", "claude_code.")
 
 Key = tuple[str, str]
@@ -84,8 +86,8 @@ def joinable(record: LogRecord) -> bool:
 
 
 def event_of(record: LogRecord, name: str) -> SpanEvent:
-    """The record as an event of its span: its attributes and what its body says, be it a map, or JSON text of one; any other
-    body stands under `body`."""
+    """The record as an event of its span: its attributes and what its body says, be it a map, or JSON text of a message; any
+    other body stands under `body`."""
     body = _map(record.body)
     if body is None:
         body = {} if record.body is None or record.body == name else {"body": record.body}
@@ -98,6 +100,7 @@ def _map(body: Any) -> dict[str, Any] | None:
             body = load_json(body)
         except ValueError:
             return None
+        return body if body.keys() & _BODY_KEYS else None
     return body if isinstance(body, dict) else None
 
 
