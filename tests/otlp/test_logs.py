@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
 from spanfuse_processor.errors import DecodeError
@@ -19,6 +21,7 @@ from spanfuse_processor.otlp.decode import decode, decode_logs
 from spanfuse_processor.otlp.logs import PART_WAIT_NS, WAIT_NS, Joiner, content_name, event_of
 from spanfuse_processor.otlp.shelf import Shelf, weight
 from spanfuse_processor.otlp.span import LogRecord, Span
+from spanfuse_schemas import Call
 from tests.otlp.fixtures import NOW_NS, TRACE, any_value, chat, normaliser, pairs, span_id
 
 CAPTURES = Path(os.environ.get("SPANFUSE_CAPTURES", Path(__file__).parents[3] / "shared" / "captures"))
@@ -322,6 +325,37 @@ def test_spans_that_have_their_content_are_not_kept() -> None:
     using = normaliser()
     assert using.batch([chat(input="hello", output="hi")], NOW_NS).calls
     assert using.logs([asked(), replied()], NOW_NS).calls == ()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 4), st.lists(st.integers(0, 3), max_size=3), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_however_logs_and_spans_are_batched_a_call_comes_to_the_same(
+    at: int, again: list[int], cuts: list[bool]
+) -> None:
+    """Logs of one sender come in their order, in any number of requests, some twice, the span before, among or after."""
+    said = [
+        record("gen_ai.system.message", {"content": "be brief"}, at=1),
+        record("gen_ai.user.message", {"content": "hello"}, at=2),
+        record("gen_ai.user.message", {"content": "well?"}, at=3),
+        record("gen_ai.choice", {"message": {"content": "hi"}}, at=4),
+    ]
+    whole = normaliser()
+    whole.logs(said, NOW_NS)
+    (expected,) = whole.batch([chat()], NOW_NS).calls
+    using = normaliser()
+    found: list[Call] = []
+    batch: list[LogRecord] = []
+    for place, cut in zip(range(len(said) + 1), [*cuts, True], strict=False):
+        if place == at or cut:
+            found += using.logs(batch, NOW_NS).calls
+            batch = []
+        if place == at:
+            found += using.batch([chat()], NOW_NS).calls
+        batch += said[place : place + 1]
+        batch += [said[n] for n in again if n < place]
+    found += using.logs(batch, NOW_NS).calls
+    assert found[-1] == expected
+    assert {call.content for call in found[:-1]} <= {"structure"}
 
 
 def _captured(folder: str, scenario: str, encoding: Any) -> tuple[list[Span], list[LogRecord]]:
