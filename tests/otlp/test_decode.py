@@ -27,6 +27,18 @@ def one(data: bytes) -> Span:
     return only
 
 
+def test_text_that_was_sent_as_bytes_is_text() -> None:
+    """As LangSmith sends what a run was given and brought."""
+    known = {"text": b'{"a": 1}', "binary": b"\xff\xfe"}
+    values = [{"key": key, "value": {"bytesValue": base64.b64encode(value).decode()}} for key, value in known.items()]
+    found = one(json_bytes(as_json(span()) | {"attributes": values}))
+    assert found.attributes == {"text": '{"a": 1}', "binary": b"\xff\xfe"}
+    sent = ExportTraceServiceRequest.FromString(protobuf_bytes(span()))
+    for key, value in known.items():
+        sent.resource_spans[0].scope_spans[0].spans[0].attributes.add(key=key).value.bytes_value = value
+    assert one(sent.SerializeToString()).attributes == found.attributes
+
+
 def test_protobuf_and_json_give_the_same_span() -> None:
     by_json, by_protobuf = one(json_bytes(rich(), resource={"k": 1})), one(protobuf_bytes(rich(), resource={"k": 1}))
     assert by_json == by_protobuf

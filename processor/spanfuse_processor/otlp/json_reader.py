@@ -18,6 +18,7 @@ import orjson
 
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.otlp.span import NO_SPAN, LogRecord, Span, SpanEvent
+from spanfuse_processor.otlp.values import readable
 
 T = TypeVar("T")
 
@@ -245,7 +246,7 @@ def _double(value: Any, _: int) -> Any:
 
 def _bytes(value: Any, _: int) -> Any:
     try:
-        return base64.b64decode(value)
+        return readable(base64.b64decode(value))
     except (binascii.Error, ValueError, TypeError):
         return None
 

@@ -13,6 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.otlp.span import NO_SPAN, LogRecord, Span, SpanEvent
+from spanfuse_processor.otlp.values import readable
 
 MAX_DEPTH: Final = 32
 """Attribute values nested deeper than this are left out."""
@@ -128,7 +129,7 @@ def _value(value: Any, depth: int) -> Any:
         return [_value(v, depth + 1) for v in value.array_value.values]
     if which == "kvlist_value":
         return {_text(pair.key): _value(pair.value, depth + 1) for pair in value.kvlist_value.values}
-    return getattr(value, which)
+    return readable(value.bytes_value) if which == "bytes_value" else getattr(value, which)
 
 
 @lru_cache(maxsize=2)

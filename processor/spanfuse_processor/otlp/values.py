@@ -135,6 +135,14 @@ def _object(text: str) -> Any:
         return python_value(text)
 
 
+def readable(value: bytes) -> str | bytes:
+    """Bytes as the text that they are: some instrumentations hand serialised JSON to the SDK as it is."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value
+
+
 def name(attributes: dict[str, Any], keys: Keys) -> str:
     """A name or id in its one form (`spanfuse_schemas.names`)."""
     return bounded(find(attributes, keys))

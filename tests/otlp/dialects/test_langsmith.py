@@ -125,6 +125,18 @@ def test_a_tool_brings_the_content_of_its_message() -> None:
     )
 
 
+def test_a_run_that_failed_did_nothing() -> None:
+    found = call(
+        run(
+            prompt={"messages": [{"role": "user", "content": ASKED}]},
+            completion={"output": None},
+            error="Error code: 400",
+        )
+    )
+    assert is_asked(found)
+    assert found.action is None
+
+
 @pytest.mark.parametrize("kind", ["chain", "prompt", "retriever", "parser"])
 def test_runs_that_are_no_calls_count_nothing_though_their_operation_says_so(kind: str) -> None:
     assert calls(run(kind, name="x", attributes={"gen_ai.request.model": "gpt-4o"})) == ()

@@ -86,11 +86,12 @@ def _opened(value: dict[str, Any], role: str, depth: int) -> Messages:
     """Of a message, or of a request or response that holds some."""
     if "role" in value or "lc" in value or not depth:
         return [as_message(value, role)]
-    for key in _RESPONSE if role == "assistant" else _REQUEST:
-        inner = value.get(key)
+    keys = [key for key in (_RESPONSE if role == "assistant" else _REQUEST) if key in value]
+    for key in keys:
+        inner = value[key]
         if inner is not None and inner != "":
             return as_messages(inner, role, depth - 1)
-    return [as_message(value, role)]
+    return None if keys else [as_message(value, role)]
 
 
 def as_message(item: Any, role: str) -> Any:
