@@ -43,7 +43,7 @@ _ECHO_MAX_CHARS: Final = 1_024
 _HIDDEN: Final = frozenset(
     {
         *("__REDACTED__", "[REDACTED]", "<REDACTED>", "REDACTED", "readacted", "<elided>"),
-        *("<not serializable>", "<not specified>"),
+        *("<not serializable>", "<not specified>", "redacted-by-litellm"),
     }
 )
 """What instrumentations write in place of a content that is not to be seen: all of it looks the same."""

@@ -10,6 +10,7 @@ from typing import Any, Final
 from spanfuse.drift import sketch
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, is_spoken, read_actions
 from spanfuse.prints import few, input_prints, tool_prints
+from spanfuse.texts import is_hidden
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.forms import Cut, Messages, load_text
 from spanfuse_processor.otlp.dialects.sources import SYSTEM, read_sources
@@ -26,6 +27,12 @@ log = logging.getLogger(__name__)
 
 MAX_SIZE: Final = 2**31
 """Longest text that a stated fingerprint can be of, characters: the sizes of a turn's items are added up."""
+
+_SHAPE: Final = frozenset(
+    {"role", "type", "kind", "id", "call_id", "tool_call_id", "tool_use_id", "toolUseId", "name", "index", "status"}
+    | {"finish_reason", "event.name", "gen_ai.system", "gen_ai.message.index"}
+)
+"""Keys of messages and their parts under which nothing is said."""
 
 
 @dataclass(slots=True)
@@ -115,13 +122,29 @@ def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Conte
     stated = stated_prints(span, counters)
     if stated is not None:
         return Content("fingerprint", stated, messages, reply)
-    if messages is None and reply is None:
+    if (messages is None and reply is None) or _is_left_out(reply if messages is None else messages):
         return Content("structure", Prints())
     if isinstance(messages, Cut):
         counters["content_truncated"] += 1
     actions = () if reply is None else (Action(print=Fingerprint()),) if isinstance(reply, Cut) else read_actions(reply)
     prints = _with_input(messages, few(actions))
     return Content("content", prints, messages, reply, drift=_drift(span, messages, reply, counters))
+
+
+def _is_left_out(messages: Messages) -> bool:
+    """Whether only the shape of messages was recorded, which is who spoke, and which tools were called: the same seems to be
+    said again and again."""
+    if not isinstance(messages, list):
+        return False
+    todo: list[Any] = list(messages)
+    for item in todo:  # it grows while it is walked
+        if isinstance(item, dict):
+            todo += [value for key, value in item.items() if key not in _SHAPE]
+        elif isinstance(item, (list, tuple)):
+            todo += item
+        elif item and not isinstance(item, bool) and not is_hidden(item):
+            return False
+    return bool(messages)
 
 
 def _drift(span: Span, messages: Messages, reply: Messages, counters: Counter[str]) -> Drift | None:

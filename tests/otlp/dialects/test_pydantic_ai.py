@@ -176,3 +176,36 @@ def test_anthropics_own_span_inside_counts_once() -> None:
     )
     found = of_models(calls(agent_run(), chat([USER], parent=1, attributes={"gen_ai.response.id": "msg_1"}), own))
     assert [(c.tokens.input, c.content, c.ttft_ns) for c in found] == [(1200, "content", 250_000_000)]
+
+
+def test_messages_without_their_contents_are_no_content() -> None:
+    """With `include_content=False` there are parts, and in them nothing: all that is asked and done would look the same."""
+    asked = {"type": "tool_call", "id": "c1", "name": TOOL}
+    got = {"type": "tool_call_response", "id": "c1", "name": TOOL}
+    messages = [
+        {"role": "user", "parts": [{"type": "text"}]},
+        {"role": "assistant", "parts": [asked]},
+        {"role": "user", "parts": [got]},
+    ]
+    attributes = {
+        "gen_ai.input.messages": json.dumps(messages),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [asked], "finish_reason": "tool_call"}]),
+    }
+    found = call(chat(attributes=attributes))
+    assert (found.content, found.history, found.input, found.action) == ("structure", 0, None, None)
+    events = [
+        event("user.message", 0, role="user", content={"kind": "text"}),
+        event("choice", 1, message={"role": "assistant", "tool_calls": [{"id": "c1", "function": {"name": TOOL}}]}),
+    ]
+    assert call(chat(events)).content == "structure"
+
+
+@pytest.mark.parametrize("arguments", [{}, {"n": 1}, {"n": 0}, {"deep": [False]}, "{}"])
+def test_a_call_without_a_text_in_its_arguments_is_content_where_the_rest_is(arguments: Any) -> None:
+    messages = [{"role": "user", "parts": [{"type": "text", "content": ASKED}]}]
+    reply = [{"role": "assistant", "parts": [{"type": "tool_call", "id": "c1", "name": TOOL, "arguments": arguments}]}]
+    attributes = {"gen_ai.input.messages": json.dumps(messages), "gen_ai.output.messages": json.dumps(reply)}
+    found = call(chat(attributes=attributes))
+    assert (found.content, found.called) == ("content", (TOOL,))
+    assert found.action is not None
+    assert found.action.canon
