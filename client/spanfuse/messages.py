@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
+from spanfuse.kept import kept_of
 from spanfuse.parts import (
     RESULT_TYPES,
     body_of,
@@ -19,17 +20,17 @@ from spanfuse.parts import (
     content_of,
     first_of,
     function_of,
+    joined,
     mapping_of,
     name_of,
     parts_of,
     role_of,
 )
 from spanfuse.scratchpad import read_scratchpad
-from spanfuse.texts import cut_json, echoes, flagged, looks_failed, print_of, tool_arguments
+from spanfuse.texts import echoes, flagged, looks_failed, may_echo, print_of, tool_arguments
 from spanfuse_schemas import Action, Drift, Fingerprint, Message
 from spanfuse_schemas.fingerprint import action_print, exact_hash, input_print
 from spanfuse_schemas.record import Record
-from spanfuse_schemas.wording import fields_of, meaning, wording
 
 FINGERPRINT_ATTRIBUTE: Final = "spanfuse.fingerprint"
 """Span attribute with the JSON of `Prints`: where it is set, ingest needs no content and looks at none."""
@@ -124,23 +125,36 @@ def read_messages(messages: Iterable[Any]) -> Conversation:
     begin = end
     while begin and role_of(items[begin - 1]) == "assistant":
         begin -= 1
-    prior = _with_fields(read_actions(items[begin:end]), items[begin:end])
+    prior = _prior(items[begin:end])
     tools = {a.call_id: a.tool for a in prior if a.call_id}
     if len(prior) == 1:
         tools.setdefault("", prior[0].tool)
     fresh = [item for item in items[end:] if role_of(item) != "system"] or items[end:]
     new = [m for item in fresh for m in _new_messages(mapping_of(item), tools)]
-    if not end and len(new) == 1 and new[0].role == "user":
-        unrolled = _unrolled(fresh[0])
+    if len(new) == 1:
+        unrolled = _unrolled(fresh[0]) if not end and new[0].role == "user" else None
         if unrolled:
             return unrolled
-    if end and len(new) == 1 and new[0].role == "user" and _restates(items, fresh[0]):
-        new = [new[0].model_copy(update={"restates": True})]
-    elif len(new) == 1 and prior and new[0].role == "user" and looks_failed(_said(fresh[0])):
-        new = [new[0].model_copy(update={"error": True})]
-    elif len(new) == 1 and len(prior) == 1 and prior[0].tool and _echoes(items, begin, end, fresh[0]):
-        new = [new[0].model_copy(update={"echoes": True})]
+        told = _told_of(items, begin, end, fresh[0], new[0].role, prior)
+        new = [new[0].model_copy(update={told: True})] if told else new
     return Conversation(end, tuple(new), prior, "" if end else _system(items))
+
+
+def _told_of(
+    items: Sequence[Any], begin: int, end: int, fresh: Any, role: str, prior: tuple[Action, ...]
+) -> Literal["", "restates", "error", "echoes"]:
+    """What else there is to say of the only message that is new."""
+    if end and role == "user" and _restates(items, fresh):
+        return "restates"
+    if not prior or (role != "user" and not (len(prior) == 1 and prior[0].tool)):
+        return ""
+    said = _said(fresh)
+    if role == "user" and looks_failed(said):
+        return "error"
+    if len(prior) == 1 and prior[0].tool and may_echo(said):
+        _, given = _named(next(call for item in items[begin:end] for call in calls_of(mapping_of(item))))
+        return "echoes" if echoes(said, given, _said(items[begin - 1]) if begin else "") else ""
+    return ""
 
 
 def _system(items: Sequence[Any]) -> str:
@@ -156,18 +170,15 @@ def _unrolled(fresh: Any) -> Conversation | None:
     if pad is None:
         return None
     asked = {"role": "assistant", "tool_calls": [{"name": pad.tool, "arguments": pad.arguments}]}
-    prior = _with_fields(tuple(_tool_calls(asked)), (asked,))
+    prior = _prior((asked,))
     result = _result({"name": pad.tool, "content": pad.observation}, {})
     return Conversation(2 * pad.steps, (result,), prior)
 
 
-def _with_fields(actions: tuple[Action, ...], messages: Sequence[Any]) -> tuple[Action, ...]:
-    """A single tool call with its fields, by which it is compared with those before it."""
-    if len(actions) != 1 or not actions[0].tool:
-        return actions
-    _, arguments = named_call(next(call for item in messages for call in calls_of(mapping_of(item))))
-    told = {"fields": fields_of(arguments), "meaning": meaning(actions[0].tool, arguments)}
-    return (actions[0].model_copy(update=told),)
+def _prior(messages: Sequence[Any]) -> tuple[Action, ...]:
+    """What assistant messages did; a single tool call with its fields, by which it is compared with those before it."""
+    calls = [call for item in messages for call in calls_of(mapping_of(item))]
+    return (_action(calls[0], alone=True),) if len(calls) == 1 else read_actions(messages)
 
 
 def _restates(items: Sequence[Any], fresh: Any) -> bool:
@@ -177,21 +188,16 @@ def _restates(items: Sequence[Any], fresh: Any) -> bool:
     return first is not fresh and len(task) == RESTATED_CHARS and task == text
 
 
-def _echoes(items: Sequence[Any], begin: int, end: int, fresh: Any) -> bool:
-    """Whether what came back is only what the one tool call between `begin` and `end` said."""
-    calls = [call for item in items[begin:end] for call in calls_of(mapping_of(item))]
-    arguments = first_of(function_of(calls[0]), _ARGUMENT_KEYS)
-    return echoes(_said(fresh), arguments, _said(items[begin - 1]) if begin else "")
-
-
 def _said(item: Any) -> Any:
     """What a message says: the one result in it, else its content."""
-    message = mapping_of(item)
-    body = body_of(message)
-    results = [] if isinstance(body, str) else [part for part in parts_of(body) if part["type"] in RESULT_TYPES]
+    body = body_of(mapping_of(item))
+    if isinstance(body, str):
+        return body
+    parts = parts_of(body)
+    results = [part for part in parts if part["type"] in RESULT_TYPES]
     if results:
         return _value_of(results[0]) if len(results) == 1 else ""
-    return content_of(body)
+    return joined(parts)
 
 
 def _opening(item: Any) -> str:
@@ -203,7 +209,7 @@ def read_actions(messages: Iterable[Any]) -> tuple[Action, ...]:
     """What assistant messages in a row, one turn of the model, did: their tool calls, else the text of the last, which may be
     empty."""
     items = [mapping_of(m) for m in messages]
-    calls = tuple(action for item in items for action in _tool_calls(item))
+    calls = tuple(_action(call) for item in items for call in calls_of(item))
     if calls:
         return calls
     for item in reversed(items):
@@ -227,30 +233,24 @@ def new_input(messages: Iterable[Any] | None = None, prompt: Any = None) -> Fing
     return None if prompt is None else input_print([Message(role="user", print=print_of(prompt))])
 
 
-def _tool_calls(item: Mapping[str, Any]) -> list[Action]:
-    return [_action(call) for call in calls_of(item)]
-
-
 def named_call(call: Mapping[str, Any]) -> tuple[str, Any]:
     """Name and arguments of a tool call, these parsed where they are JSON text."""
+    tool, given = _named(call)
+    return tool, tool_arguments(given)
+
+
+def _named(call: Mapping[str, Any]) -> tuple[str, Any]:
+    """Name and arguments of a tool call, as they stand there."""
     named = function_of(call)
-    return name_of(named, _NAME_KEYS) or "?", tool_arguments(first_of(named, _ARGUMENT_KEYS))
+    return name_of(named, _NAME_KEYS) or "?", first_of(named, _ARGUMENT_KEYS)
 
 
-def _action(call: Mapping[str, Any]) -> Action:
-    tool, arguments = named_call(call)
-    return Action(
-        tool=tool,
-        print=_print_of_arguments(arguments),
-        wording=wording(arguments),
-        call_id=name_of(call, _CALL_ID_KEYS),
-    )
-
-
-def _print_of_arguments(arguments: Any) -> Fingerprint:
-    if isinstance(arguments, str) and cut_json(arguments):
-        return Fingerprint(size=len(arguments))
-    return print_of({} if arguments is None or arguments == "" else arguments)
+def _action(call: Mapping[str, Any], *, alone: bool = False) -> Action:
+    """A tool call; one that stands alone with its fields and meaning."""
+    tool, given = _named(call)
+    kept = kept_of(tool, given)
+    more = {"fields": kept.fields, "meaning": kept.meaning} if alone else {}
+    return Action(tool=tool, print=kept.print, wording=kept.wording, call_id=name_of(call, _CALL_ID_KEYS), **more)
 
 
 def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Message]:
@@ -261,7 +261,7 @@ def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Mes
     if role == "tool" and not results:
         return [_result(item, tools)]
     found = [_result(part, tools) for part in results]
-    content = content_of(body)
+    content = body if isinstance(body, str) else joined(parts)
     if not results or content:
         found.append(Message(role=role, print=print_of("" if body is None else content)))
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from spanfuse_schemas.fingerprint import exact_hash
 from spanfuse_schemas.names import normal_name
@@ -14,6 +14,7 @@ _KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
 _ITEM_ROLES: Final = {"function_call": "assistant", "reasoning": "assistant", "function_call_output": "tool"}
 """OpenAI Responses: items of the conversation that have a type in place of a role."""
 
+_TEXT_KEYS: Final = ("content", "text", "refusal")
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text", "refusal"})
 _THOUGHT_TYPES: Final = frozenset({"reasoning", "thinking", "redacted_thinking", "compaction"})
 CALL_TYPES: Final = frozenset(
@@ -49,9 +50,14 @@ _ID_CHARS: Final = 256
 """Media named by something longer than this (inline data) is named by its hash."""
 
 
+def is_mapping(value: Any) -> TypeGuard[Mapping[str, Any]]:
+    """As `isinstance` says, which takes longer for a dict, as nearly all of them are."""
+    return type(value) is dict or isinstance(value, Mapping)
+
+
 def mapping_of(item: Any) -> Mapping[str, Any]:
     """A message or part as a mapping; what is none and cannot be dumped as one counts as a text of the user."""
-    if type(item) is dict or isinstance(item, Mapping):
+    if is_mapping(item):
         return item
     dump = getattr(item, "model_dump", None)
     if callable(dump):
@@ -86,8 +92,13 @@ def parts_of(body: Any) -> list[Mapping[str, Any]]:
     """The content of a message as parts that have a type."""
     if isinstance(body, str):
         return [{"type": "text", "text": body}] if body else []
-    items = [body] if isinstance(body, Mapping) else body if isinstance(body, (list, tuple)) else []
-    return [_typed(part) for part in items if part is not None]
+    items = body if isinstance(body, (list, tuple)) else [body] if is_mapping(body) else ()
+    # Nearly every part is a dict with a type, and each is looked at.
+    return [
+        part if type(part) is dict and type(part.get("type")) is str else _typed(part)
+        for part in items
+        if part is not None
+    ]
 
 
 def _typed(part: Any) -> Mapping[str, Any]:
@@ -101,11 +112,12 @@ def _typed(part: Any) -> Mapping[str, Any]:
 
 def calls_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The tool calls of an assistant message, in whatever place its dialect has them."""
-    calls = [part for part in parts_of(body_of(item)) if part["type"] in CALL_TYPES]
+    body = body_of(item)
+    calls = [] if body is None or isinstance(body, str) else [p for p in parts_of(body) if p["type"] in CALL_TYPES]
     extra = item.get("tool_calls")
     if isinstance(extra, (list, tuple)):
         calls += [mapping_of(call) for call in extra if call is not None]
-    elif not calls and isinstance(item.get("function_call"), Mapping):
+    elif not calls and is_mapping(item.get("function_call")):
         calls.append(item["function_call"])
     return calls
 
@@ -113,7 +125,7 @@ def calls_of(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def function_of(call: Mapping[str, Any]) -> Mapping[str, Any]:
     """The part of a tool call that has its name and arguments."""
     function = call.get("function")
-    return function if isinstance(function, Mapping) else call
+    return function if is_mapping(function) else call
 
 
 def first_of(part: Mapping[str, Any], keys: Iterable[str]) -> Any:
@@ -137,15 +149,20 @@ def name_of(part: Mapping[str, Any], keys: Iterable[str]) -> str:
 
 def content_of(body: Any, *, thoughts: bool = True) -> Any:
     """The content of a message: its text, or a list where something in it is no text."""
-    if isinstance(body, str):
-        return body
+    return body if isinstance(body, str) else joined(parts_of(body), thoughts=thoughts)
+
+
+def joined(parts: Iterable[Mapping[str, Any]], *, thoughts: bool = True) -> Any:
+    """The same of the parts of a message."""
     found: list[Any] = []
-    for part in parts_of(body):
+    for part in parts:
         kind = part["type"]
         if kind in _TEXT_TYPES:
-            found.append(_text_field(part, ("content", "text", "refusal")))
+            found.append(_text_field(part, _TEXT_KEYS))
         elif kind not in CALL_TYPES and kind not in RESULT_TYPES and (thoughts or kind not in _THOUGHT_TYPES):
             found.append(_identity(part))
+    if len(found) == 1 and isinstance(found[0], str):
+        return found[0]
     return "\n".join(found) if all(isinstance(f, str) for f in found) else found
 
 

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from spanfuse.drift import sketch
+from spanfuse.kept import kept_of
 from spanfuse.messages import MAX_ITEMS, Prints, read_actions, read_messages
 from spanfuse.texts import cut_json, echoes, is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_schemas import Action, Fingerprint
 from spanfuse_schemas.names import normal_name
-from spanfuse_schemas.wording import fields_of, meaning, wording
 
 
 def call_prints(messages: Iterable[Any] | None, reply: Iterable[Any] | None, system: Any = None) -> Prints:
@@ -59,13 +59,14 @@ def tool_prints(tool: str, arguments: Any, result: Any, call_id: str = "") -> Pr
         call_id: id of the tool call, as the provider gave it.
     """
     given, plain = unwrapped(arguments), unwrapped(result)
+    kept = kept_of(tool, given)
     action = Action(
         tool=normal_name(tool),
-        print=Fingerprint() if arguments is None else _print(given),
+        print=Fingerprint() if arguments is None else print_of("") if given == "" else kept.print,
         call_id=normal_name(call_id),
-        wording=wording(given),
-        fields=fields_of(given),
-        meaning=meaning(tool, given),
+        wording=kept.wording,
+        fields=kept.fields,
+        meaning=kept.meaning,
     )
     return Prints(
         actions=(action,),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 from spanfuse_schemas import Fingerprint
-from spanfuse_schemas.fingerprint import exact_hash, fingerprint
+from spanfuse_schemas.fingerprint import exact_hash, fingerprint, print_of_raw
 from spanfuse_schemas.wording import texts_of
 
 _ERROR_TEXT: Final = re.compile(
@@ -31,7 +31,6 @@ _CUT_MARK: Final = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _DIGEST: Final = re.compile(r"\b(?:sha-?(?:1|256|512)|md5|blake2b?|crc32)\W{0,3}[0-9a-f]{8,}", re.IGNORECASE)
-_CUT_WORD: Final = re.compile("truncated|clipped|omitted", re.IGNORECASE)
 _MARK_CHARS: Final = 200
 """A truncation mark is looked for in this many characters at the end of a text."""
 
@@ -93,12 +92,18 @@ def _loaded(value: Any) -> Any:
 def is_truncated(text: str) -> bool:
     """Whether a text ends in a mark that it was cut, and carries no digest of the whole."""
     tail = text[-_MARK_CHARS:]
-    return bool(_CUT_MARK.search(tail)) and not _DIGEST.search(tail)
+    return _may_be_cut(tail) and bool(_CUT_MARK.search(tail)) and not _DIGEST.search(tail)
+
+
+def _may_be_cut(text: str) -> bool:
+    """False only where none of the words of `_CUT_MARK` is there: nearly always, and without a regular expression."""
+    low = text.lower()
+    return "truncated" in low or "pped" in low or "tted" in low
 
 
 def _holds_cut(value: Any, raw: str) -> bool:
     """Whether a text somewhere in a JSON-like value was cut."""
-    return _CUT_WORD.search(raw) is not None and any(map(is_truncated, texts_of(value)))
+    return _may_be_cut(raw) and any(map(is_truncated, texts_of(value)))
 
 
 def cut_json(text: str) -> bool:
@@ -125,14 +130,19 @@ def print_of(value: Any) -> Fingerprint:
         raw = value if isinstance(value, str) else _RAW(value)
         if raw in _HIDDEN or (is_truncated(raw) if isinstance(value, str) else _holds_cut(value, raw)):
             return Fingerprint(size=len(raw))
-        return fingerprint(value) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, raw)
+        return print_of_raw(value, raw) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, raw)
     except (ValueError, RecursionError, TypeError):
         return Fingerprint()
 
 
+def may_echo(result: Any) -> TypeGuard[str]:
+    """Whether a result is a text of such a length that it is asked whether it echoes its action."""
+    return isinstance(result, str) and _ECHO_MIN_CHARS <= len(result) <= _ECHO_MAX_CHARS
+
+
 def echoes(result: Any, arguments: Any, before: Any = "") -> bool:
     """Whether each line of a short text was said by the action that it answers, one at least, or by the text before it."""
-    if not isinstance(result, str) or not _ECHO_MIN_CHARS <= len(result) <= _ECHO_MAX_CHARS:
+    if not may_echo(result):
         return False
     said = "\n".join(texts_of(tool_arguments(arguments)))
     lines = [line for line in map(str.strip, result.splitlines()) if line]
@@ -147,7 +157,7 @@ def _remembered(value: Any, raw: str) -> Fingerprint:
     exact = exact_hash(raw)
     found = _MEMO.get(exact)
     if found is None:
-        found = fingerprint(value) if len(raw) <= MAX_CHARS else _of_ends(raw, exact)
+        found = print_of_raw(value, raw, exact) if len(raw) <= MAX_CHARS else _of_ends(raw, exact)
         if len(_MEMO) >= _MEMO_SIZE:
             _MEMO.clear()  # one atomic step: other threads may be reading
         _MEMO[exact] = found

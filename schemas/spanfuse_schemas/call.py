@@ -178,7 +178,7 @@ class Call(Record):
     tokens: Tokens = Tokens()
     """Tokens by class; zeros where nothing was used, or nothing is known of it."""
     usage_estimated: bool = False
-    """Some of the tokens are an estimate from sizes, since they were not reported, or a lower bound: the call was broken off."""
+    """Some of the tokens were not reported and are an estimate from sizes, or a lower bound, since the call was broken off."""
     cost_nano_usd: int = Field(default=0, ge=0)
     """Cost, nano-dollars (1e-9 USD)."""
     cost_source: CostSource = "unknown"

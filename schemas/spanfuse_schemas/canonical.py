@@ -18,6 +18,7 @@ import json
 import re
 import unicodedata
 from functools import lru_cache
+from itertools import compress
 from typing import Any, Final
 
 from spanfuse_schemas.words import AFTER, BEFORE, LINKS, MAX_CACHED, PUNCTUATION, key_kind, tells_time
@@ -59,8 +60,13 @@ _UNIX_TIME: Final = re.compile(r"1[5-9]\d{8}(?:(?:\d{3}|\d{6}|\d{9})(?:\.\d+)?|\
 _UNIX_SECONDS: Final = re.compile(r"1[5-9]\d{8}(?:\.\d+)?")
 """A time only where something says so."""
 _NAMED_SECONDS: Final = re.compile(r"""([\w-]{1,64})(["']?[=:]["']?)1[5-9]\d{8}(?:\.\d+)?\b""")
+_PLAIN_CHARS: Final = 12
+"""A word of up to so many characters, with neither a letter nor a colon, is a number, a date or an amount: nothing volatile."""
 _PREFIXED_DIGESTS: Final = ("sha1:", "sha256:", "sha512:", "md5:", "sha1-", "sha256-", "sha512-")
 
+
+_MAX_WORDS: Final = 16_384
+"""Words remembered with or without a digit."""
 
 _MASKED_VALUE_MAX: Final = 64
 """Longest text that is an id or a time, characters. What is longer under such a key (a stack `trace`) is content."""
@@ -80,7 +86,7 @@ def to_json(value: Any) -> str:
         raise ValueError(str(error)) from None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=16_384)
 def _mask_word(word: str, before: str, after: str) -> str:
     """Mask what is volatile in a word that has a digit, given what its neighbours say."""
     core = word.strip(PUNCTUATION)
@@ -92,6 +98,8 @@ def _mask_word(word: str, before: str, after: str) -> str:
         counts = before == "counter" or after == "counted"
         if counts or after == "fine unit" or (after == "unit" and "." in core):
             return word.replace(core, MASK)
+    if len(word) <= _PLAIN_CHARS and ":" not in word and word.upper() == word.lower():
+        return word
     if len(word) > 10 and ("=" in word or ":" in word):
         word = _NAMED_SECONDS.sub(_mask_named, word)
     return _VOLATILE.sub(MASK, word)
@@ -101,17 +109,38 @@ def _mask_named(found: re.Match[str]) -> str:
     return f"{found[1]}{found[2]}{MASK}" if tells_time(found[1]) else found[0]
 
 
-def _says_before(words: list[str], i: int) -> str:
-    """What the words before a word say about it: `attempt 3`, `attempt # 3` and `attempt no. 3` alike."""
-    for word in reversed(words[max(0, i - 2) : i]):
-        said = BEFORE.get(word.strip(PUNCTUATION).lower(), "")
-        if said != "filler":
-            return said
-    return ""
+class _Digits(dict[str, bool]):
+    """Whether words have a digit, each looked at once, bounded."""
+
+    def __missing__(self, word: str) -> bool:
+        found = not word.isalpha() and _DIGIT.search(word) is not None
+        if len(word) <= MAX_CACHED:
+            if len(self) >= _MAX_WORDS:
+                self.clear()  # one atomic step: other threads may be reading
+            self[word] = found
+        return found
 
 
-def _says_after(words: list[str], i: int) -> str:
-    return AFTER.get(words[i + 1].strip(PUNCTUATION).lower(), "") if i + 1 < len(words) else ""
+_DIGITS: Final = _Digits()
+
+
+@lru_cache(maxsize=8_192)
+def _about_neighbours(word: str) -> tuple[str, str]:
+    """What a word says about the word after it, and about the one before it."""
+    core = word.strip(PUNCTUATION).lower()
+    return BEFORE.get(core, ""), AFTER.get(core, "")
+
+
+def _says(word: str) -> tuple[str, str]:
+    return _about_neighbours(word) if len(word) <= MAX_CACHED else _about_neighbours.__wrapped__(word)
+
+
+def _said_of(words: list[str], i: int) -> tuple[str, str]:
+    """What the words before a word and the word after it say about it: `attempt 3`, `attempt # 3` and `attempt no. 3` alike."""
+    before = _says(words[i - 1])[0] if i else ""
+    if before == "filler":
+        before = _says(words[i - 2])[0] if i > 1 else ""
+    return "" if before == "filler" else before, _says(words[i + 1])[1] if i + 1 < len(words) else ""
 
 
 def _is_seconds(words: list[str], i: int) -> bool:
@@ -131,16 +160,15 @@ def _mask(text: str) -> str:
     """A text with its volatile words masked and its white space folded."""
     text = _composed(text)
     words = text.split()
-    has_digit = _DIGIT.search
-    if has_digit(text):
+    if _DIGIT.search(text):
         seconds = _UNIX_SECONDS.search(text) is not None
-        for i, word in enumerate(words):
-            if not word.isalpha() and has_digit(word):
-                if seconds and _is_seconds(words, i):
-                    words[i] = _UNIX_SECONDS.sub(MASK, word)
-                    continue
-                mask = _mask_word if len(word) <= MAX_CACHED else _mask_word.__wrapped__
-                words[i] = mask(word, _says_before(words, i), _says_after(words, i))
+        for i in compress(range(len(words)), map(_DIGITS.__getitem__, words)):
+            word = words[i]
+            if seconds and _is_seconds(words, i):
+                words[i] = _UNIX_SECONDS.sub(MASK, word)
+                continue
+            mask = _mask_word if len(word) <= MAX_CACHED else _mask_word.__wrapped__
+            words[i] = mask(word, *_said_of(words, i))
     return " ".join(words)
 
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 from zlib import crc32
 
+from spanfuse_schemas.call import Fingerprint
 from spanfuse_schemas.canonical import canonical_text, to_json
 
 if TYPE_CHECKING:
-    from spanfuse_schemas.call import Action, Fingerprint, Message
+    from spanfuse_schemas.call import Action, Message
 
 NEAR_MIN_CHARS: Final = 256
 """Shortest canonical text with a SimHash, characters. One changed word of 40 moves about 7 of 64 bits: below this length
@@ -33,6 +33,8 @@ NEAR_MAX_WORDS: Final = 4_096
 
 _MAX_CACHED: Final = 64
 """Longest word whose hash is remembered, characters: bounds the memory of the cache."""
+_MAX_WORDS: Final = 16_384
+"""Words whose hashes are remembered."""
 
 
 def exact_hash(text: str) -> str:
@@ -40,15 +42,19 @@ def exact_hash(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
 
 
-@lru_cache(maxsize=16_384)
-def _word_hash(word: str) -> bytes:
-    return hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+class _WordHashes(dict[str, bytes]):
+    """Hashes of words, each computed once, bounded. A look-up costs a third of a cached function's."""
+
+    def __missing__(self, word: str) -> bytes:
+        found = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        if len(word) <= _MAX_CACHED:
+            if len(self) >= _MAX_WORDS:
+                self.clear()  # one atomic step: other threads may be reading
+            self[word] = found
+        return found
 
 
-def _word_hashes(words: list[str]) -> bytes:
-    if max(map(len, words), default=0) <= _MAX_CACHED:
-        return b"".join(map(_word_hash, words))
-    return b"".join((_word_hash if len(w) <= _MAX_CACHED else _word_hash.__wrapped__)(w) for w in words)
+_HASHES: Final = _WordHashes()
 
 
 def _sample(words: list[str]) -> list[str]:
@@ -106,7 +112,7 @@ def simhash(text: str) -> str:
     if len(words) > NEAR_MAX_WORDS:
         words = _sample(words)
     count = max(1, len(words) - 2)
-    first = int.from_bytes(_word_hashes(words), "little")
+    first = int.from_bytes(b"".join(map(_HASHES.__getitem__, words)), "little")
     shingles = first ^ _rotate(first >> 64, 21, count) ^ _rotate(first >> 128, 42, count)
     return f"{_majority(shingles & ((1 << (64 * count)) - 1), count):016x}"
 
@@ -132,17 +138,21 @@ def fingerprint(value: Any, *, truncated: bool = False) -> Fingerprint:
             written as JSON (cycles, nesting without end) has no identity.
         truncated: the value was cut somewhere on its way, so it has no identity.
     """
-    from spanfuse_schemas.call import Fingerprint
-
     try:
         raw = value if isinstance(value, str) else to_json(value)
     except ValueError:
         return Fingerprint()
-    if truncated:
-        return Fingerprint(size=len(raw))
+    return Fingerprint(size=len(raw)) if truncated else print_of_raw(value, raw)
+
+
+def print_of_raw(value: Any, raw: str, exact: str = "") -> Fingerprint:
+    """Fingerprint of a value whose raw text is known, its own or its JSON (`to_json`), and maybe the hash of that."""
     canonical = _canonical_or_raw(value, raw)
+    exact = exact or exact_hash(raw)
     near = simhash(canonical) if len(canonical) >= NEAR_MIN_CHARS else ""
-    return Fingerprint(exact=exact_hash(raw), canon=exact_hash(canonical), near=near, size=len(raw))
+    return Fingerprint(
+        exact=exact, canon=exact if canonical == raw else exact_hash(canonical), near=near, size=len(raw)
+    )
 
 
 def _canonical_or_raw(value: Any, raw: str) -> str:
@@ -156,10 +166,9 @@ def _combine(parts: list[tuple[str, str, str]]) -> tuple[str, str]:
     """Exact and canonical hash of tagged hashes; empty where one of them is unknown."""
     if not all(exact and canon for _, exact, canon in parts):
         return "", ""
-    return (
-        exact_hash("\n".join(f"{tag} {exact}" for tag, exact, _ in parts)),
-        exact_hash("\n".join(f"{tag} {canon}" for tag, _, canon in parts)),
-    )
+    exact, canon = ("\n".join([f"{part[0]} {part[i]}" for part in parts]) for i in (1, 2))
+    found = exact_hash(exact)
+    return found, found if canon == exact else exact_hash(canon)
 
 
 def input_print(messages: Iterable[Message]) -> Fingerprint | None:
@@ -167,8 +176,6 @@ def input_print(messages: Iterable[Message]) -> Fingerprint | None:
 
     Order counts, except among the results of the tool calls of one turn, which come back in any order.
     """
-    from spanfuse_schemas.call import Fingerprint
-
     found = list(messages)
     if not found:
         return None
@@ -181,8 +188,6 @@ def input_print(messages: Iterable[Message]) -> Fingerprint | None:
 
 def action_print(actions: Iterable[Action]) -> Fingerprint | None:
     """Fingerprint of the actions of one turn together, in any order; `None` where there are none."""
-    from spanfuse_schemas.call import Fingerprint
-
     found = sorted(actions, key=lambda a: (a.tool, a.print.canon, a.print.exact))
     if not found:
         return None

@@ -55,6 +55,7 @@ _TEXT_WORDS: Final = re.compile(r"[^\W\d_]+|\d+|[^\w\s]")
 """In arguments each character counts: a symbol is a word."""
 _key = secrets.token_bytes(16)
 _shared = False
+_epoch = 0
 _synonym: Callable[[str], str] | None = None
 _MAX_DEPTH: Final = 8
 
@@ -150,16 +151,23 @@ def meaning(tool: str, arguments: Any) -> str:
 
 def use_synonyms(synonym: Callable[[str], str] | None) -> None:
     """Give actions a meaning from now on, with a function that replaces a word by the one for all with its meaning."""
-    global _synonym
+    global _synonym, _epoch
     _synonym = synonym
+    _epoch += 1
 
 
 def share_key(secret: str) -> None:
     """Use a secret that other processes use as well: those that take spans of the same sessions have to."""
-    global _key, _shared
+    global _key, _shared, _epoch
+    _epoch += 1
     _shared = True
     _key = hashlib.blake2b(secret.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     _word_hash.cache_clear()
+
+
+def epoch() -> int:
+    """Another number after each change of the key or the synonyms: what was computed before holds no longer."""
+    return _epoch
 
 
 def key_id() -> str:

@@ -11,11 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from spanfuse import texts
+from spanfuse import kept, texts
 from spanfuse.messages import Conversation, new_input, read_actions, read_messages
 from spanfuse.texts import is_truncated, looks_failed, print_of
+from spanfuse_schemas import wording
 from spanfuse_schemas.fingerprint import fingerprint
 from spanfuse_schemas.names import normal_name
+from spanfuse_schemas.wording import share_key
 from tests.support.effort import growth
 
 Messages = list[dict[str, Any]]
@@ -241,6 +243,34 @@ def test_a_long_text_that_comes_again_has_the_same_print_as_the_first_time() -> 
         print_of(f"{i} " * 200)
     assert print_of(value) == print_of(value) == first == fingerprint(value)
     assert len(texts._MEMO) <= texts._MEMO_SIZE
+
+
+def test_what_is_kept_of_arguments_is_computed_once_and_again_under_another_key(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wording, "_key", wording._key)
+    monkeypatch.setattr(wording, "_shared", wording._shared)
+    call = [
+        {
+            "role": "assistant",
+            "tool_calls": [{"name": "f", "arguments": '{"question": "Which town is largest", "n": 1}'}],
+        }
+    ]
+    share_key("one")
+    asked, answered = read_actions(call)[0], read_messages(call).prior[0]
+    assert (asked.print, asked.wording) == (answered.print, answered.wording)
+    share_key("another")
+    again = read_messages(call).prior[0]
+    assert again.print == answered.print
+    assert again.wording != answered.wording
+    assert again.fields != answered.fields
+
+
+def test_what_is_remembered_of_arguments_is_bounded_and_holds_no_text() -> None:
+    for i in range(kept._MAX_REMEMBERED + 10):
+        kept.kept_of("f", {"secret": i})
+    assert len(kept._REMEMBERED) <= kept._MAX_REMEMBERED
+    assert "secret" not in repr(kept._REMEMBERED)
 
 
 def test_a_very_long_text_is_told_by_its_ends_and_a_digest_of_the_rest() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 import uuid
@@ -185,10 +186,9 @@ def test_the_order_of_words_matters_to_the_near_hash() -> None:
 
 def test_the_near_hash_is_the_majority_of_its_shingles() -> None:
     """Bit by bit as the definition says, against the way it is computed."""
-    from spanfuse_schemas.fingerprint import _word_hash
 
     def rotated(word: str, bits: int) -> int:
-        x = int.from_bytes(_word_hash(word), "little")
+        x = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
         return (x << bits | x >> (64 - bits)) % 2**64
 
     for count in (3, 4, 5, 8, 9, 33, 100):
@@ -227,3 +227,17 @@ def test_the_format_of_joined_fingerprints_never_changes() -> None:
 
 JOINED_INPUT = "8f5966bce02bfb148f5966bce02bfb14:58"
 JOINED_ACTION = "311f289eb224aae5311f289eb224aae5:58"
+
+
+def test_what_is_remembered_of_words_is_bounded_in_number_and_length() -> None:
+    from spanfuse_schemas import canonical
+    from spanfuse_schemas import fingerprint as module
+
+    for i in range(3):
+        fingerprint(" ".join(f"{word:x}" for word in range(i * 10_000, (i + 1) * 10_000)))
+    long = "a1" * 200
+    fingerprint(f"{long} " * 300)
+    assert len(module._HASHES) <= module._MAX_WORDS
+    assert len(canonical._DIGITS) <= canonical._MAX_WORDS
+    assert long not in canonical._DIGITS
+    assert long not in module._HASHES

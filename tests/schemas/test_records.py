@@ -233,3 +233,19 @@ def test_every_setting_of_the_rules_is_described() -> None:
                 described(field.annotation)
 
     described(Policy)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        Tokens(input=3, cache_read=1),
+        Call(trace_id="a" * 32, span_id="b" * 16, start_ns=1, end_ns=2, session="s", tokens=Tokens(output=1)),
+    ],
+)
+def test_a_record_that_is_made_is_one_that_was_checked(record: Record) -> None:
+    """It is equal, and so are its JSON, its copies and what it says was set."""
+    made = type(record).made(**{name: getattr(record, name) for name in record.model_fields_set})
+    assert made == record
+    assert made.to_json() == record.to_json()
+    assert made.model_fields_set == record.model_fields_set
+    assert made.model_copy(update={"v": 1}) == record.model_copy(update={"v": 1})

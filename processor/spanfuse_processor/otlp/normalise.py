@@ -278,7 +278,7 @@ class Normaliser:
         finish = "" if error else finish_reason(span, dialect, content.reply)
         ended = ending(span, error, finish)
         response_id = name(span.attributes, dialect.response_id)
-        call = Call(
+        call = Call.made(
             kind="llm",
             **base,
             response=exact_hash(response_id) if response_id else "",
@@ -299,7 +299,7 @@ class Normaliser:
         content = tool_content(span, dialect, self.counters, bool(error))
         if content.prints.failed and not error:
             error = "error"
-        call = Call(
+        call = Call.made(
             kind="tool",
             **self._base(view, received_ns),
             error_type=error,

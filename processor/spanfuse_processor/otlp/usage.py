@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
@@ -136,15 +137,23 @@ def characters(value: Any) -> int:
     """Characters of all texts within messages, or of what they were before they were cut."""
     if isinstance(value, Cut):
         return value.size
+    if isinstance(value, str):
+        return len(value)
     total = 0
     todo = [value]
     for item in todo:  # it grows while it is walked
-        if isinstance(item, str):
-            total += len(item)
-        elif isinstance(item, dict):
-            todo += [inner for key, inner in item.items() if inner and key not in _NO_TEXT]
+        inner: Iterable[Any]
+        if type(item) is dict:
+            inner = [one for key, one in item.items() if key not in _NO_TEXT]
         elif isinstance(item, (list, tuple)):
-            todo += item
+            inner = item
+        else:
+            continue
+        for one in inner:
+            if type(one) is str:
+                total += len(one)
+            elif one:
+                todo.append(one)
     return total
 
 

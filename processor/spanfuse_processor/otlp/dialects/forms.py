@@ -40,6 +40,9 @@ _LANGCHAIN_ROLES: Final = {
     "function": "tool",
 }
 """`type` of a message → role."""
+_UNCOMMON: Final = frozenset({"message", "function_call_name", "tool_calls", "contents"})
+"""Keys of messages that have to be looked into."""
+_UNCOMMON_PARTS: Final = (None, "tool-result")
 _CLASSES: Final = (("Human", "human"), ("AI", "ai"), ("System", "system"), ("Tool", "tool"), ("Function", "function"))
 
 
@@ -98,6 +101,8 @@ def as_message(item: Any, role: str) -> Any:
     """A message in a form that is understood; one without a role is of `role`."""
     if not isinstance(item, dict):
         return {"role": role, "content": item}
+    if _is_common(item):
+        return item
     if "role" not in item or "message" in item:
         item = _named(item, role)
     if "function_call_name" in item:  # OpenInference of OpenAI's first tool calls
@@ -128,6 +133,23 @@ def _parts(body: list[Any], called: bool) -> list[Any]:
     if called:  # they tell of the calls that stand beside them
         parts = [part for part in parts if not (isinstance(part, dict) and part.get("type") == "tool_use")]
     return body if len(parts) == len(body) and all(map(is_, parts, body)) else parts
+
+
+def _is_common(item: dict[str, Any]) -> bool:
+    """Whether nothing has to be done about a message, as is nearly always so; each one of a history is asked."""
+    if "role" not in item or not item.keys().isdisjoint(_UNCOMMON):
+        return False
+    body = item.get("parts")
+    if body is None:
+        body = item.get("content")
+    if type(body) is str:
+        return body[:2] != "[{"
+    if type(body) is not list:
+        return body is None
+    for part in body:
+        if type(part) is not dict or "message_content" in part or part.get("type") in _UNCOMMON_PARTS:
+            return False
+    return True
 
 
 def _are_parts(body: Any) -> bool:
