@@ -129,6 +129,11 @@ class TestOpenInference:
         for found in (call(span(kept | twice)), call(span(kept | only))):
             assert (found.action, found.called) == (read_messages(CONVERSATION).answers, ("weather",))
 
+    def test_classes_of_tokens_are_found_in_the_response_where_older_versions_tell_none(self) -> None:
+        usage = {"prompt_tokens_details": {"cached_tokens": 64}, "completion_tokens_details": {"reasoning_tokens": 4}}
+        tokens = call(span(OPENINFERENCE | {"output.value": json.dumps({"usage": usage})})).tokens
+        assert (tokens.input, tokens.cache_read, tokens.output, tokens.reasoning) == (100, 64, 10, 4)
+
     def test_a_function_call_of_old(self) -> None:
         prefix = "llm.output_messages.0.message."
         said = {prefix + "function_call_name": "weather", prefix + "function_call_arguments_json": '{"city": "Paris"}'}

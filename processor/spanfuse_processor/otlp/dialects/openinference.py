@@ -28,6 +28,12 @@ from spanfuse_processor.otlp.values import JsonKey
 
 KIND: Final = "openinference.span.kind"
 
+
+def _usage(*fields: str) -> tuple[JsonKey, ...]:
+    """Of the response as a whole: older versions tell no classes of tokens."""
+    return tuple(JsonKey("output.value", f"usage.{field}") for field in fields)
+
+
 OPENINFERENCE: Final = Dialect(
     name="openinference",
     overrides=(KIND,),
@@ -47,9 +53,22 @@ OPENINFERENCE: Final = Dialect(
         "llm.token_count.prompt_details.cache_read",
         "llm.token_count.prompt_details.cache_input",
         *CACHE_READ,
+        *_usage(
+            "prompt_tokens_details.cached_tokens",
+            "input_tokens_details.cached_tokens",
+            "cache_read_input_tokens",
+        ),
     ),
-    cache_write=("llm.token_count.prompt_details.cache_write", *CACHE_WRITE),
-    reasoning=("llm.token_count.completion_details.reasoning", *REASONING),
+    cache_write=(
+        "llm.token_count.prompt_details.cache_write",
+        *CACHE_WRITE,
+        *_usage("cache_creation_input_tokens"),
+    ),
+    reasoning=(
+        "llm.token_count.completion_details.reasoning",
+        *REASONING,
+        *_usage("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens"),
+    ),
     finish=(
         "llm.finish_reason",
         *FINISH,
