@@ -45,3 +45,14 @@ def test_spans_that_come_one_by_one_count_as_those_that_come_together(capture: s
     found = spans(capture, scenario)
     in_order = sorted(found, key=lambda span: (span.end_ns, -span.start_ns), reverse=late)
     assert totals([span] for span in in_order) == totals([found])
+
+
+@pytest.mark.parametrize(("capture", "scenario"), RECORDED)
+def test_nothing_is_said_of_an_agent_that_does_its_work(capture: str, scenario: str) -> None:
+    """Whether its spans come together or one by one."""
+    found = spans(capture, scenario)
+    host, other = Later(), Later()
+    host.take(found)
+    for span in sorted(found, key=lambda span: span.end_ns):
+        other.take([span])
+    assert [*host.detections, *other.detections] == []
