@@ -1,5 +1,6 @@
 """The wire contracts of spanfuse: what travels in its topics, and how it is read."""
 
+from spanfuse_schemas.budget import Budget, BudgetBook, BudgetOrder
 from spanfuse_schemas.call import Action, Alias, Call, CallBatch, Drift, Fingerprint, Message, Moved, Reset, Tokens
 from spanfuse_schemas.charge import Charge, ChargeBatch, Grown
 from spanfuse_schemas.decision import Decision, LoopPrint
@@ -11,6 +12,9 @@ __all__ = [
     "SCHEMA_VERSION",
     "Action",
     "Alias",
+    "Budget",
+    "BudgetBook",
+    "BudgetOrder",
     "Call",
     "CallBatch",
     "Charge",

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from spanfuse_schemas.budget import BudgetOrder
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
 Kind = Literal["llm", "tool"]
@@ -300,6 +301,8 @@ class CallBatch(Record):
     """The calls, in the order of their ends as far as the batch knows it."""
     resets: tuple[Reset, ...] = ()
     """Orders to reset, applied before the calls."""
+    orders: tuple[BudgetOrder, ...] = ()
+    """Orders about budgets of sessions, carried out after the resets and before the calls."""
     aliases: tuple[Alias, ...] = ()
     """What is known by now of calls that were counted before, applied after the calls."""
     moved: tuple[Moved, ...] = ()

@@ -7,11 +7,14 @@ from typing import Final
 
 from pydantic import Field
 
+from spanfuse_schemas.budget import BudgetOrder
 from spanfuse_schemas.call import Reset
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
 NAME_BITS: Final = 52
 """Bits of a name's hash: as an integer of JSON it is exact in every language."""
+QUARTER_NS: Final = 900 * 10**9
+"""A quarter of an hour, nanoseconds: clocks of time zones differ by multiples of it."""
 MAX_NAMES: Final = 256
 """Names in one list of a charge; of more, those with the smallest hashes, which is a fair sample of all."""
 
@@ -57,6 +60,9 @@ class Charge(Record):
     """Output tokens."""
     at_ns: int
     """End of the latest call, nanoseconds since the Unix epoch: decides the budget period."""
+    earlier: dict[int, tuple[int, int, int]] = Field(default_factory=dict)
+    """Of the sums, what calls came to that ended in other quarters of an hour than the latest one: quarter since the Unix
+    epoch → cost, tokens and calls. Every budget period begins with a quarter."""
     started_ns: int = 0
     """Start of the call that started last, nanoseconds since the Unix epoch: tells a probe of a half-open breaker."""
     failures: int = 0
@@ -89,3 +95,5 @@ class ChargeBatch(Record):
     """The charges."""
     resets: tuple[Reset, ...] = ()
     """Orders to reset breakers of scopes, applied before the charges."""
+    orders: tuple[BudgetOrder, ...] = ()
+    """Orders about budgets of scopes, carried out after the resets and before the charges."""

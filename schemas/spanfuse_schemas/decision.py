@@ -52,6 +52,8 @@ class Decision(Record):
     """Event time of the decision, nanoseconds since the Unix epoch."""
     expires_at_ns: int | None = None
     """When an open breaker becomes half-open, nanoseconds since the Unix epoch; none: not by itself."""
+    lapses: bool = False
+    """From `expires_at_ns` on it holds nobody back, and asks for no probe: the period of a budget is over."""
     epoch: int = 0
     """Grows with every change of the key."""
     scope_of_block: Literal["loop", "all"] = "all"

@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
+from spanfuse_schemas.budget import Budget
 from spanfuse_schemas.detection import Mode
 from spanfuse_schemas.drift_rules import DriftRule, SafetyDrift
 from spanfuse_schemas.pace_rules import Context, SpendCreep, SpendIdle, Velocity, VelocityBurn, VelocityCost
@@ -307,6 +308,8 @@ class Policy(Record):
     """The rules."""
     overrides: tuple[Override, ...] = ()
     """Exceptions, applied in order."""
+    budgets: tuple[Budget, ...] = ()
+    """What may be spent, by scope and period, beside the rule `budget.session`."""
     idle_timeout_s: float = Field(default=24 * 3600, gt=0)
     """A session without a call for this long is forgotten, seconds. Default a day: timers that wake an idle agent every
     half hour must find their session."""

@@ -1,7 +1,8 @@
 """Charges: what the calls of a batch add to each scope that sessions share.
 
 Sums are kept by who made the calls, and told by scope at the end, since many share all their names: a batch makes one charge
-per scope, however many calls it holds.
+per scope, however many calls it holds. They are kept by the quarter of an hour in which the calls ended, too: budget periods
+begin with one, and a batch may hold the end of one period and the begin of the next.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 from spanfuse_processor.core.scopes.buckets import CALLS, COST, STEPS, bucket
 from spanfuse_processor.core.session import Roster, SessionState
 from spanfuse_schemas import Alias, Call, Charge, Detection, Grown
-from spanfuse_schemas.charge import MAX_NAMES, hashed_name
+from spanfuse_schemas.charge import MAX_NAMES, QUARTER_NS, hashed_name
 from spanfuse_schemas.scope_rules import Adaptive
 
 MAX_GROWN: Final = 64
@@ -25,6 +26,10 @@ _hashed = lru_cache(maxsize=8192)(hashed_name)
 
 Sums = list[int]
 """Cost, calls, input tokens, output tokens, failures, sessions begun, loops, end of the latest call, start of the latest."""
+Who = tuple[str, str, str, str, int]
+"""Agent, user, team, model, and the quarter of an hour in which the calls ended."""
+Apart = dict[str, dict[int, tuple[int, int, int]]]
+"""Scope → quarter → cost, tokens, calls."""
 _NOTHING: Final = [0] * 9
 _NEVER: Final = 2**63 - 1
 _ADDED: Final = 7
@@ -56,18 +61,25 @@ class _Agent:
 
 
 class Ledger:
-    """Adds up the calls of one batch."""
+    """Adds up the calls of one batch.
 
-    def __init__(self) -> None:
-        self._sums: dict[tuple[str, str, str, str], Sums] = {}
-        self._traces: dict[str, Sums] = {}
+    Args:
+        all_traces: traces have a budget, and each call is charged to its own; otherwise only those that tell of a trace more
+            than its session does.
+    """
+
+    def __init__(self, all_traces: bool = False) -> None:
+        self._all_traces = all_traces
+        self._sums: dict[Who, Sums] = {}
+        self._traces: dict[tuple[str, int], Sums] = {}
+        """By trace and quarter."""
         self._members: set[tuple[str, str]] = set()
         """Agents, and sessions in which they were at work."""
         self._trace_members: set[tuple[str, str, str]] = set()
         """The same of traces, the trace first."""
         self._agents: dict[str, _Agent] = {}
-        self._late: dict[str, Sums] = {}
-        """What users and teams owe for calls of earlier batches, by scope."""
+        self._late: dict[tuple[str, int], Sums] = {}
+        """What users and teams owe for calls of earlier batches, by scope and quarter."""
 
     def add(self, call: Call, session: SessionState, owner: str, adaptive: Adaptive) -> None:
         """Add a model call that was counted.
@@ -78,7 +90,7 @@ class Ledger:
             adaptive: settings of the rule for the call's agent.
         """
         agent, key = call.agent, session.key
-        who = (agent, call.user, call.team, call.model)
+        who = (agent, call.user, call.team, call.model, call.end_ns // QUARTER_NS)
         sums = self._sums.get(who)
         if sums is None:
             sums = self._sums[who] = list(_NOTHING)
@@ -89,20 +101,27 @@ class Ledger:
             if roster is not None and roster.turns:
                 self._trace_members.add((call.trace_id, key, roster.first))
                 self._trace(call, session)
+            elif self._all_traces:
+                self._spend(call, session)
         elif call.parent_span_id:  # a call without a parent is alone in its trace
             self._trace(call, session)
+        elif self._all_traces:
+            self._spend(call, session)
         if roster is not None and (first := owner_of(session)):
             calls, cost = _size(session)
             if cost >= roster.bound or calls in STEPS or not owner:
                 self._grow(call, session, roster, first, not owner, adaptive)
 
     def _trace(self, call: Call, session: SessionState) -> None:
-        trace = call.trace_id
-        sums = self._traces.get(trace)
+        self._spend(call, session)
+        self._trace_members.add((call.trace_id, session.key, call.agent))
+
+    def _spend(self, call: Call, session: SessionState) -> None:
+        at = call.trace_id, call.end_ns // QUARTER_NS
+        sums = self._traces.get(at)
         if sums is None:
-            sums = self._traces[trace] = list(_NOTHING)
+            sums = self._traces[at] = list(_NOTHING)
         _add(sums, call, session)
-        self._trace_members.add((trace, session.key, call.agent))
 
     def _grow(
         self, call: Call, session: SessionState, roster: Roster, first: str, new: bool, adaptive: Adaptive
@@ -135,7 +154,8 @@ class Ledger:
         if loops:
             roster = session.roster
             model = call.model or (roster.model if roster is not None else "")
-            sums = self._sums.setdefault((call.agent, call.user, call.team, model), list(_NOTHING))
+            who = (call.agent, call.user, call.team, model, call.end_ns // QUARTER_NS)
+            sums = self._sums.setdefault(who, list(_NOTHING))
             sums[6] += loops
             sums[7], sums[8] = max(sums[7], call.end_ns), max(sums[8], call.start_ns)
 
@@ -149,14 +169,15 @@ class Ledger:
             return
         agent = self._agents.get(name) or self._agents.setdefault(name, _Agent())
         agent.turned[session.key] = decision is not None
-        sums = self._sums.setdefault((name, call.user, call.team, call.model), list(_NOTHING))
+        who = (name, call.user, call.team, call.model, call.end_ns // QUARTER_NS)
+        sums = self._sums.setdefault(who, list(_NOTHING))
         sums[7] = max(sums[7], call.end_ns)
 
     def owe(self, alias: Alias) -> None:
         """Charge to a user or a team calls that were counted before they were known."""
         for kind, name in (("user", alias.user), ("team", alias.team)):
             if name:
-                sums = self._late.setdefault(f"{kind}:{name}", list(_NOTHING))
+                sums = self._late.setdefault((f"{kind}:{name}", alias.to_ns // QUARTER_NS), list(_NOTHING))
                 sums[0] += alias.cost_nano_usd
                 sums[1] += alias.calls
                 sums[2] += alias.input_tokens
@@ -166,20 +187,30 @@ class Ledger:
     def charges(self, source: str, offset: int) -> list[Charge]:
         """One charge per scope, identified by where the batch came from."""
         scopes: dict[str, Sums] = {}
-        for (agent, user, team, model), sums in self._sums.items():
+        apart = self._apart()
+        for (agent, user, team, model, quarter), sums in self._sums.items():
             names = (("agent", agent), ("user", user), ("team", team), ("model", model), ("global", "*"))
             for kind, name in names:
                 if name:
-                    _join(scopes.setdefault(f"{kind}:{name}", list(_NOTHING)), sums)
-        for scope, sums in self._late.items():
-            _join(scopes.setdefault(scope, list(_NOTHING)), sums)
+                    _enter(scopes, apart, f"{kind}:{name}", quarter, sums)
+        for (scope, quarter), sums in self._late.items():
+            _enter(scopes, apart, scope, quarter, sums)
         for owner in self._agents:
             scopes.setdefault(f"agent:{owner}", list(_NOTHING))
         at_ns = max((sums[7] for sums in scopes.values()), default=0)
-        for trace, sums in self._traces.items():
-            scopes[f"trace:{trace}"] = sums
+        for (trace, quarter), sums in self._traces.items():
+            _enter(scopes, apart, f"trace:{trace}", quarter, sums)
         more = self._more()
+        for scope, quarters in (apart or {}).items():
+            if len(quarters) > 1:
+                more[scope] = more.get(scope, {}) | {"earlier": _earlier(quarters, scopes[scope])}
         return [_charge(scope, sums, more.get(scope, {}), source, offset, at_ns) for scope, sums in scopes.items()]
+
+    def _apart(self) -> Apart | None:
+        """Where sums are kept by quarter; none: all calls ended in the same one, as nearly always."""
+        quarters = {who[4] for who in self._sums}
+        quarters.update(quarter for _, quarter in (*self._late, *self._traces))
+        return {} if len(quarters) > 1 else None
 
     def _more(self) -> dict[str, dict[str, Any]]:
         """What charges of agents and traces have besides sums."""
@@ -240,6 +271,20 @@ def _join(total: Sums, sums: Sums) -> None:
         total[i] += sums[i]
     for i in range(_ADDED, len(sums)):
         total[i] = max(total[i], sums[i])
+
+
+def _enter(scopes: dict[str, Sums], apart: Apart | None, scope: str, quarter: int, sums: Sums) -> None:
+    _join(scopes.setdefault(scope, list(_NOTHING)), sums)
+    if apart is not None:
+        quarters = apart.setdefault(scope, {})
+        cost, tokens, calls = quarters.get(quarter, (0, 0, 0))
+        quarters[quarter] = cost + sums[0], tokens + sums[2] + sums[3], calls + sums[1]
+
+
+def _earlier(quarters: dict[int, tuple[int, int, int]], total: Sums) -> dict[int, tuple[int, int, int]]:
+    """All but the quarter of the latest call."""
+    last = total[7] // QUARTER_NS
+    return {quarter: sums for quarter, sums in quarters.items() if quarter != last and any(sums)}
 
 
 def _move(histogram: dict[int, int], before: int | None, after: int) -> None:

@@ -57,12 +57,12 @@ class _Run:
 
     __slots__ = ("_load", "_states", "ledger", "lives_here", "out")
 
-    def __init__(self, load: Load, lives_here: Callable[[str], bool]) -> None:
+    def __init__(self, load: Load, lives_here: Callable[[str], bool], all_traces: bool) -> None:
         self._load = load
         self._states: dict[str, SessionState | None] = {}
         self.lives_here = lives_here
         self.out = Outcome()
-        self.ledger = Ledger()
+        self.ledger = Ledger(all_traces)
 
     def state(self, key: str) -> SessionState | None:
         """The state for this batch; a session that the batch has begun to change stays the same object to its end."""
@@ -86,6 +86,7 @@ class Pipeline:
     def policy(self, policy: Policy) -> None:
         self._policy = policy
         self._book = RuleBook(policy)
+        self._all_traces = any(budget.scope == "trace" for budget in policy.budgets)
         self._watchers: dict[tuple[int, bool], tuple[Rules, Watchers]] = {}
 
     def process(
@@ -105,7 +106,7 @@ class Pipeline:
             offset: its position there; with `source` the identity of the charges.
             lives_here: whether `load` can give a session; what belongs to another is in the outcome, for the host to send.
         """
-        run = _Run(load, lives_here)
+        run = _Run(load, lives_here, self._all_traces)
         out = run.out
         for moved in batch.moved:
             self._arrive(moved, run)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
-from spanfuse_processor.core import snapshots
+from spanfuse_processor.core import accounts, snapshots
 from spanfuse_processor.core.scopes.distinct import Distinct
 from spanfuse_schemas import Charge, Decision
 
@@ -24,21 +25,41 @@ _ALWAYS: Final = frozenset({"team", "global"})
 """Of these, the ones that do so however many sessions they had."""
 _BEFORE_SESSIONS: Final = 7
 """Fields of a snapshot between the version and the number of sessions."""
-KINDS: Final = frozenset({*LASTING, "trace"})
-"""Scopes that have a state: a rule or a list reads it."""
+KINDS: Final = frozenset({*LASTING, "trace", "user"})
+"""Scopes that have a state: a rule or a list reads it; a user only if there is a budget, since there may be a million."""
+_ACCOUNTED: Final = LASTING | {"user"}
+"""Scopes whose accounts outlive them; a trace is over with its calls."""
+_PLAIN: Final = 20
+"""Fields of a snapshot after the key, of a scope without accounts; one with accounts has three more."""
+_WITH_ACCOUNTS: Final = b"\xdc\x00" + bytes([2 + _PLAIN + 3])
+"""How the snapshot of a scope with accounts begins: the header of an array of so many fields."""
+_TAIL: Final = struct.Struct(">qqd")
+"""How it ends: see `Due`."""
+
+
+class Due(NamedTuple):
+    """What is read of a scope with accounts without restoring it."""
+
+    at_ns: int
+    """When something changes by itself, nanoseconds since the Unix epoch; 0: never."""
+    blocked: int
+    """Whether a budget stands against it, 0 or 1."""
+    kept_s: float
+    """How long its accounts have to be remembered without a call, seconds."""
 
 
 class ScopeState:
     """What the rules remember of a scope. Money is nano-dollars, times are nanoseconds."""
 
     __slots__ = (
-        "active", "calls", "cooldown_s", "cost_nano_usd", "decision", "epoch", "failed", "failures", "fired", "input_tokens",
-        "key", "last_ns", "lengths", "loops", "output_tokens", "sessions", "sources", "spends", "tripped", "trips", "warned",
+        "active", "blocked", "budgets", "calls", "cooldown_s", "cost_nano_usd", "decision", "epoch", "failed", "failures",
+        "fired", "input_tokens", "key", "last_ns", "lengths", "loops", "output_tokens", "sessions", "sources", "spends",
+        "tripped", "trips", "warned",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
         self.key = key
-        """`agent:<name>`, `trace:<id>`, `team:<name>`, `model:<name>` or `global:*`."""
+        """`agent:<name>`, `trace:<id>`, `user:<id>`, `team:<name>`, `model:<name>` or `global:*`."""
         self.sources: dict[str, int] = {}
         """Source → the last offset that was applied."""
         self.calls = self.cost_nano_usd = self.input_tokens = self.output_tokens = 0
@@ -63,19 +84,39 @@ class ScopeState:
         """When each rule and action last fired: a detection is told once, not once a charge."""
         self.decision: Decision | None = None
         """What the breaker holds against the scope; none when closed."""
+        self.budgets: accounts.Accounts | None = None
+        """What was spent of its budgets; none: there are none."""
+        self.blocked: Decision | None = None
+        """What a budget holds against the scope; none: nothing."""
         self.cooldown_s = 0.0
         """Present cooldown of the breaker, seconds; 0 before the first trip."""
         self.epoch = 0
 
     @property
     def kind(self) -> str:
-        """`agent`, `trace`, `team`, `model` or `global`."""
+        """`agent`, `trace`, `user`, `team`, `model` or `global`."""
         return self.key.partition(":")[0]
 
     @property
     def name(self) -> str:
         """The key without its kind."""
         return self.key.partition(":")[2]
+
+    @property
+    def standing(self) -> Decision | None:
+        """What stands against the scope: the stronger of what the breaker and a budget hold, a block before a nudge, then
+        what holds longer."""
+        if self.blocked is None or self.decision is None:
+            return self.decision or self.blocked
+        return max(self.blocked, self.decision, key=_hold)
+
+    def due_ns(self) -> int:
+        """When something changes by itself: a block of a budget ends, or an extension does; 0: never."""
+        held = [d for d in (self.blocked, self.decision) if d is not None and d.lapses]
+        moments = [d.expires_at_ns for d in held if d.expires_at_ns is not None]
+        if self.budgets is not None:
+            moments += self.budgets.extensions_end()
+        return min(moments, default=0)
 
     def applies(self, charge: Charge) -> bool:
         """Whether a charge is new here; if so, it is from now on not."""
@@ -106,15 +147,26 @@ class ScopeState:
     def kept_s(self, idle_timeout_s: float) -> float:
         """How long it is remembered without a call, seconds. A name that came up for a few sessions only, as an agent may
         invent them, goes as its sessions go."""
-        return _kept_s(self.kind, self.sessions, idle_timeout_s)
+        kept = _kept_s(self.kind, self.sessions, idle_timeout_s)
+        return max(kept, self._accounts_kept_s())
+
+    def _accounts_kept_s(self) -> float:
+        return self.budgets.lasting_s() if self.budgets is not None and self.kind in _ACCOUNTED else 0.0
 
     @staticmethod
     def stored_kept_s(key: str, data: bytes, idle_timeout_s: float) -> float:
         """`kept_s` of a snapshot, without restoring it: many are asked in a row."""
         kind = key.partition(":")[0]
+        due = ScopeState.stored_due(data)
+        least_s = max(due.kept_s if due is not None else 0.0, idle_timeout_s)
         if kind not in LASTING:
-            return idle_timeout_s
-        return _kept_s(kind, 0 if kind in _ALWAYS else _sessions(data), idle_timeout_s)
+            return least_s
+        return max(_kept_s(kind, 0 if kind in _ALWAYS else _sessions(data), idle_timeout_s), least_s)
+
+    @staticmethod
+    def stored_due(data: bytes) -> Due | None:
+        """What a snapshot of a scope with accounts tells without restoring it; none of one without."""
+        return Due(*_TAIL.unpack(data[-_TAIL.size :])) if data.startswith(_WITH_ACCOUNTS) else None
 
     def forget(self) -> None:
         """What an operator's reset forgets: what has led to a stop, not what was spent nor how large sessions are."""
@@ -127,8 +179,18 @@ class ScopeState:
             STATE_VERSION, self.key, self.sources, self.calls, self.cost_nano_usd, self.input_tokens, self.output_tokens,
             self.failures, self.sessions, self.loops, self.trips, self.last_ns, self.lengths, self.spends,
             self.active.snapshot(), self.tripped.snapshot(), self.failed, self.warned, self.fired,
-            self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch,
+            self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch, *self._spent(),
         )  # fmt: skip
+
+    def _spent(self) -> tuple[Any, ...]:
+        if self.budgets is None and self.blocked is None:
+            return ()
+        due = _TAIL.pack(self.due_ns(), self.blocked is not None, self._accounts_kept_s())
+        return (
+            accounts.dumped(self.budgets or accounts.Accounts()),
+            self.blocked.to_json() if self.blocked else b"",
+            due,
+        )
 
     @classmethod
     def restore(cls, data: bytes) -> ScopeState:
@@ -146,10 +208,19 @@ class ScopeState:
             state.sources, state.calls, state.cost_nano_usd, state.input_tokens, state.output_tokens, state.failures,
             state.sessions, state.loops, state.trips, state.last_ns, state.lengths, state.spends, active, tripped,
             state.failed, state.warned, state.fired, decision, state.cooldown_s, state.epoch,
-        ) = fields  # fmt: skip
+        ) = fields[:_PLAIN]  # fmt: skip
+        if len(fields) > _PLAIN:
+            spent, blocked, _ = fields[_PLAIN:]
+            state.budgets = accounts.loaded(spent)
+            state.blocked = Decision.from_json(blocked) if blocked else None
         state.active, state.tripped = Distinct.restore(active), Distinct.restore(tripped)
         state.decision = Decision.from_json(decision) if decision else None
         return state
+
+
+def _hold(decision: Decision) -> tuple[bool, bool, int]:
+    expires = decision.expires_at_ns
+    return decision.action == "block", expires is None, expires or 0
 
 
 def _kept_s(kind: str, sessions: int, idle_timeout_s: float) -> float:
