@@ -46,6 +46,8 @@ _HIDDEN: Final = frozenset(
     }
 )
 """What instrumentations write in place of a content that is not to be seen: all of it looks the same."""
+_SCRUBBED: Final = "[Scrubbed due to "
+"""What Logfire writes in place of a value whose key or text speaks of secrets, or of a session."""
 _BLOCK_KEYS: Final = frozenset({"type", "text", "annotations", "meta"})
 """Of a block that is nothing but its text."""
 _RAW: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -61,7 +63,7 @@ _MEMO_MIN_CHARS: Final = 256
 
 def is_hidden(value: Any) -> bool:
     """Whether something stands in place of a content that is not to be seen."""
-    return isinstance(value, str) and value in _HIDDEN
+    return isinstance(value, str) and (value in _HIDDEN or value.startswith(_SCRUBBED))
 
 
 def tool_arguments(value: Any) -> Any:
@@ -128,7 +130,7 @@ def print_of(value: Any) -> Fingerprint:
     """
     try:
         raw = value if isinstance(value, str) else _RAW(value)
-        if raw in _HIDDEN or (is_truncated(raw) if isinstance(value, str) else _holds_cut(value, raw)):
+        if is_hidden(raw) or (is_truncated(raw) if isinstance(value, str) else _holds_cut(value, raw)):
             return Fingerprint(size=len(raw))
         return print_of_raw(value, raw) if len(raw) < _MEMO_MIN_CHARS else _remembered(value, raw)
     except (ValueError, RecursionError, TypeError):

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from spanfuse.texts import is_hidden
 from spanfuse_processor.otlp.reprs import fields_of_repr, looks_like_fields, python_value
 from spanfuse_processor.otlp.span import SpanEvent
 from spanfuse_schemas.names import normal_name
@@ -78,7 +79,7 @@ def attributes_of(keys: Keys) -> Iterator[str]:
 
 
 def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = ()) -> Any:
-    """The first value under `keys` that is not empty; `None` where there is none."""
+    """The first value under `keys` that is neither empty nor hidden; `None` where there is none."""
     for key in keys:
         if isinstance(key, str):
             value = attributes.get(key)
@@ -90,7 +91,7 @@ def find(attributes: dict[str, Any], keys: Keys, events: Sequence[SpanEvent] = (
             value = _of_event(events, key)
         else:
             value = _sum(attributes, key)
-        if value is not None and value != "":
+        if value is not None and value != "" and not is_hidden(value):
             return value
     return None
 
@@ -151,19 +152,21 @@ def name(attributes: dict[str, Any], keys: Keys) -> str:
 def bounded(value: Any) -> str:
     """A scalar as the text of a name, in its one form; empty for anything else."""
     if isinstance(value, str):
-        return normal_name(_unquoted(value) if value[:1] == '"' else value)
+        return normal_name(unquoted(value))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return ""
     return normal_name(str(value))
 
 
-def _unquoted(value: str) -> str:
-    """A name that was written as JSON."""
+def unquoted(text: str) -> str:
+    """A text that was written as JSON, as the text that it is."""
+    if text[:1] != '"' or text[-1:] != '"':
+        return text
     try:
-        inner = load_json(value)
+        inner = load_json(text)
     except ValueError:
-        return value
-    return inner if isinstance(inner, str) else value
+        return text
+    return inner if isinstance(inner, str) else text
 
 
 def number(value: Any) -> float | None:

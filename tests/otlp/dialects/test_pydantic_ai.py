@@ -209,3 +209,15 @@ def test_a_call_without_a_text_in_its_arguments_is_content_where_the_rest_is(arg
     assert (found.content, found.called) == ("content", (TOOL,))
     assert found.action is not None
     assert found.action.canon
+
+
+def test_what_logfire_has_scrubbed_is_nobodys_session() -> None:
+    """It scrubs attributes that speak of a session, so that those of all users would be one."""
+    scrubbed = "[Scrubbed due to 'session']"
+    request = span({"session.id": scrubbed, "user.id": scrubbed}, id=9, scope="logfire", name="POST /chat", lasts=10)
+    run = agent_run(**{"gen_ai.conversation.id": MADE_UP})
+    run.parent_span_id = request.span_id
+    found = calls(request, run, chat([USER], parent=1))
+    assert {(c.session, c.user) for c in found} == {(MADE_UP, "")}
+    secret = call(chat([event("user.message", 0, role="user", content="[Scrubbed due to 'password']")]))
+    assert secret.content == "structure"
