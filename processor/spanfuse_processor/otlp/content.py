@@ -13,9 +13,9 @@ from spanfuse.prints import few, input_prints, tool_prints
 from spanfuse.texts import is_hidden
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.forms import Cut, Messages, load_text
-from spanfuse_processor.otlp.dialects.sources import SYSTEM, read_sources
+from spanfuse_processor.otlp.dialects.sources import SYSTEM, read_sources, says
 from spanfuse_processor.otlp.failure import error_message
-from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.span import STATUS_ERROR, Span
 from spanfuse_processor.otlp.values import bounded, find, name
 from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
@@ -119,6 +119,8 @@ def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Conte
     """Of a model call."""
     messages = read_sources(dialect.input, span, "user")
     reply = read_sources(dialect.output, span, "assistant")
+    if span.status_code == STATUS_ERROR and isinstance(reply, list) and not any(map(says, reply)):
+        reply = None  # some fill in an empty answer
     stated = stated_prints(span, counters)
     if stated is not None:
         return Content("fingerprint", stated, messages, reply)
@@ -142,7 +144,7 @@ def _is_left_out(messages: Messages) -> bool:
             todo += [value for key, value in item.items() if key not in _SHAPE]
         elif isinstance(item, (list, tuple)):
             todo += item
-        elif item and not isinstance(item, bool) and not is_hidden(item):
+        elif item is not None and not isinstance(item, bool) and not is_hidden(item):
             return False
     return bool(messages)
 
