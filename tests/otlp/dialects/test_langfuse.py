@@ -54,6 +54,25 @@ def test_messages_alone_or_with_the_tools() -> None:
     assert answers(last)
 
 
+def test_langchain_hands_over_definitions_of_tools_as_messages() -> None:
+    """And, of old, the calls of tools among additional arguments, and a tool's arguments as Python writes them."""
+    asks = {"role": "assistant", "content": "", "additional_kwargs": {"tool_calls": [CALL]}}
+    definition = {"role": "tool", "content": {"type": "function", "function": {"name": TOOL, "parameters": {}}}}
+    first = call(observed(input=[USER, definition], output=asks))
+    assert is_asked(first)
+    assert calls_tool(first)
+    brought = {"role": "tool", "content": json.dumps(RESULT), "tool_call_id": "t1"}
+    assert hears_result(call(observed(input=[USER, asks, brought, definition])))
+    assert calls_tool(call(observed("tool", name=TOOL, input=str(ARGUMENTS), output=RESULT)))
+
+
+def test_metadata_of_langchain_names_session_user_and_team() -> None:
+    prefix = "langfuse.observation.metadata."
+    said = {prefix + "langfuse_session_id": "s", prefix + "langfuse_user_id": "u", prefix + "team": "t"}
+    found = call(observed(more={**said, prefix + "lc_agent_name": "guide"}))
+    assert (found.session, found.user, found.team, found.agent) == ("s", "u", "t", "guide")
+
+
 def test_messages_of_langchain_and_a_plain_text() -> None:
     history = [
         {"role": "user", "content": ASKED},

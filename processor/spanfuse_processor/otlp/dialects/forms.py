@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from spanfuse_processor.otlp.dialects.parts import as_call, as_part
 from spanfuse_processor.otlp.reprs import python_value
-from spanfuse_processor.otlp.values import load_json
+from spanfuse_processor.otlp.values import load_json, unquoted
 
 
 class Cut:
@@ -40,28 +40,30 @@ _LANGCHAIN_ROLES: Final = {
     "function": "tool",
 }
 """`type` of a message → role."""
-_UNCOMMON: Final = frozenset({"message", "function_call_name", "tool_calls", "contents"})
+_UNCOMMON: Final = frozenset({"message", "function_call_name", "additional_kwargs", "tool_calls", "contents"})
 """Keys of messages that have to be looked into."""
 _UNCOMMON_PARTS: Final = (None, "tool-result")
 _CLASSES: Final = (("Human", "human"), ("AI", "ai"), ("System", "system"), ("Tool", "tool"), ("Function", "function"))
 
 
 def load_text(value: Any) -> Any:
-    """What a text says in JSON, or as Python writes it; anything else as it is."""
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        try:
-            return load_json(value)
-        except ValueError:
-            found = python_value(value)
-            return value if found is None else found
-    return value
+    """What a text says in JSON, or as Python writes it, or what Python wrote as a text of JSON; anything else as it is."""
+    text = unquoted(value) if isinstance(value, str) else ""
+    if text.lstrip()[:1] not in ("[", "{"):
+        return value
+    try:
+        return load_json(text)
+    except ValueError:
+        found = python_value(text)
+        return value if found is None else found
 
 
 def as_messages(value: Any, role: str, depth: int = MAX_DEPTH) -> Messages:
     """Messages from a structured value, its JSON text, or a plain text, which then is one message of `role`."""
     if isinstance(value, str):
-        value = load_text(_unquoted(value))
+        value = load_text(value)
         if isinstance(value, str):
+            value = unquoted(value)
             if value.lstrip()[:2] in ('{"', '["', "[{", "[["):
                 return Cut(len(value))
             return [{"role": role, "content": value}] if value else None
@@ -71,18 +73,13 @@ def as_messages(value: Any, role: str, depth: int = MAX_DEPTH) -> Messages:
         return None
     if value and isinstance(value[0], list):
         return as_messages(value[0], role, depth)
-    return [as_message(item, role) for item in value]
+    return [as_message(item, role) for item in value if not _is_definition(item)]
 
 
-def _unquoted(text: str) -> str:
-    """A text that was written as JSON."""
-    if text[:1] == '"' and text[-1:] == '"':
-        try:
-            inner = load_json(text)
-        except ValueError:
-            return text
-        return inner if isinstance(inner, str) else text
-    return text
+def _is_definition(item: Any) -> bool:
+    """Whether a message is none, but the definition of a tool, as Langfuse has them behind the messages of LangChain."""
+    body = item.get("content") if isinstance(item, dict) and item.get("role") == "tool" else None
+    return isinstance(body, dict) and body.get("type") == "function" and "function" in body
 
 
 def _opened(value: dict[str, Any], role: str, depth: int) -> Messages:
@@ -108,6 +105,9 @@ def as_message(item: Any, role: str) -> Any:
     if "function_call_name" in item:  # OpenInference of OpenAI's first tool calls
         call = {"name": item["function_call_name"], "arguments": item.get("function_call_arguments_json")}
         item = {**item, "function_call": call}
+    extra = item.get("additional_kwargs")
+    if isinstance(extra, dict) and not item.get("tool_calls"):  # LangChain's, of old
+        item = {**item, **{key: extra[key] for key in ("tool_calls", "function_call") if extra.get(key)}}
     calls = item.get("tool_calls")
     if isinstance(calls, list):
         item = {**item, "tool_calls": [as_call(call) for call in calls]}
@@ -182,7 +182,4 @@ def _langchain(fields: Any, kind: str, role: str) -> dict[str, Any]:
         return {"role": role, "content": ""}
     found = fields.get("type") or next((name for start, name in _CLASSES if kind.startswith(start)), kind)
     message = {key: value for key, value in fields.items() if key not in ("type", "id")}
-    extra = fields.get("additional_kwargs")
-    if isinstance(extra, dict) and not fields.get("tool_calls"):
-        message |= {key: extra[key] for key in ("tool_calls", "function_call") if extra.get(key)}
     return {**message, "role": _LANGCHAIN_ROLES.get(str(found), fields.get("role", role))}

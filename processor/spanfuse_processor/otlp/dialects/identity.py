@@ -21,6 +21,7 @@ def _within(attribute: str, *names: str) -> tuple[JsonKey, ...]:
 _TRACELOOP: Final = "traceloop.association.properties."
 _LANGSMITH: Final = "langsmith.metadata."
 _LANGFUSE: Final = "langfuse.trace.metadata."
+_OBSERVED: Final = "langfuse.observation.metadata."
 _OLD_VERCEL: Final = "ai.telemetry.metadata."
 _VERCEL: Final = "ai.settings.context."
 _LITELLM: Final = "metadata.requester_metadata"
@@ -30,6 +31,7 @@ SESSION: Final[Keys] = (
     "session.id",
     "gen_ai.conversation.id",
     "langfuse.session.id",
+    *_under(_OBSERVED, "langfuse_session_id", "session_id", "thread_id"),
     *_under(_TRACELOOP, "session_id", "conversation_id", "chat_id", "thread_id", "session.id"),
     *_under(_LANGSMITH, "session_id", "conversation_id", "thread_id"),
     *_under(_OLD_VERCEL, "sessionId", "session_id", "conversationId", "chatId", "threadId", "thread_id"),
@@ -44,6 +46,7 @@ USER: Final[Keys] = (
     "user.id",
     "enduser.id",
     "langfuse.user.id",
+    *_under(_OBSERVED, "langfuse_user_id", "user_id"),
     *_under(_TRACELOOP, "user_id", "customer_id", "user.id"),
     _LANGSMITH + "user_id",
     *_under(_OLD_VERCEL, "userId", "user_id"),
@@ -64,6 +67,7 @@ TEAM: Final[Keys] = (
     *_under("metadata.user_api_key_", "team_alias", "team_id"),
     *_under(_TRACELOOP, "team", "team_id"),
     *_under(_LANGFUSE, "team", "team_id"),
+    *_under(_OBSERVED, "team", "team_id"),
     *_under(_LANGSMITH, "team", "team_id"),
     *_under(_OLD_VERCEL, "team", "teamId"),
     *_under(_VERCEL, "team", "teamId"),
@@ -78,6 +82,7 @@ AGENT: Final[Keys] = (
     "agent.name",
     "agent_name",
     _LANGSMITH + "lc_agent_name",
+    _OBSERVED + "lc_agent_name",
     JsonKey("metadata", "lc_agent_name"),
 )
 

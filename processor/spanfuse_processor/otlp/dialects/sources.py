@@ -111,7 +111,7 @@ def read_sources(sources: Iterable[Source], span: Span, role: str) -> Messages:
     fallback: Messages = None
     for source in sources:
         found = source.read(span, role)
-        if isinstance(found, list) and any(map(_says, reversed(found))):
+        if isinstance(found, list) and any(map(says, reversed(found))):
             return found
         fallback = found if fallback is None else fallback
     return fallback
@@ -139,7 +139,8 @@ def _tells(item: Any) -> bool:
     )
 
 
-def _says(item: Any) -> bool:
+def says(item: Any) -> bool:
+    """Whether a message says anything."""
     if not isinstance(item, dict) or "role" not in item:
         return bool(item)
     return any(item.get(key) for key in ("content", "parts", "tool_calls", "function_call"))
