@@ -26,7 +26,7 @@ class Blocked(Exception):
         rule: the rule that decided, such as `repeat.prompt`; `unavailable` where `on_unavailable` decided.
         message: what happened and what to do, for people.
         evidence: the numbers behind it.
-        until: when one probe is let through, UTC; None: only a reset releases it.
+        until: when one probe is let through, or, of a budget, all calls are, UTC; None: only a reset releases it.
         decision: the whole decision.
     """
 
@@ -60,9 +60,11 @@ class Blocked(Exception):
     def _release(self) -> str:
         if self.rule == UNAVAILABLE:
             return "It passes again once the Guard hears from its subscriber (on_unavailable=closed)"
-        until = (
-            "Until it is reset" if self.until is None else f"Until {self.until:%Y-%m-%d %H:%M:%S} UTC, then one probe"
-        )
+        if self.until is None:
+            until = "Until it is reset"
+        else:
+            then = "" if self.decision.lapses else ", then one probe"
+            until = f"Until {self.until:%Y-%m-%d %H:%M:%S} UTC{then}"
         return f"{until}. To release it now: spanfuse reset {self.key}"
 
 

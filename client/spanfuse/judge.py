@@ -70,7 +70,7 @@ class Judge:
         ajar: list[Entry] = []
         nudges: list[Entry] = []
         for entry in entries:
-            if not _covers(entry, shown):
+            if entry.lapsed(now) or not _covers(entry, shown):
                 continue
             if entry.decision.action == "nudge":
                 nudges.append(entry)

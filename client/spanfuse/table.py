@@ -35,6 +35,10 @@ class Entry:
         expires = self.decision.expires_at_ns
         return self.decision.state == "half_open" or (expires is not None and expires <= now_ns)
 
+    def lapsed(self, now_ns: int) -> bool:
+        """Whether it holds nobody back any more: a budget's, whose period is over."""
+        return self.decision.lapses and self.half_open(now_ns)
+
 
 class View:
     """The open decisions by scope and id. Read without a lock: each read is one dictionary look-up."""

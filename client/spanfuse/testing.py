@@ -39,6 +39,7 @@ def block(
     mode: Literal["observe", "enforce"] = "enforce",
     loop: Iterable[LoopPrint] = (),
     conditional: bool = False,
+    lapses: bool = False,
     evidence: Evidence | None = None,
 ) -> Decision:
     """A block.
@@ -53,6 +54,7 @@ def block(
         mode: whether it is enforced.
         loop: the inputs that it is limited to; default: all calls.
         conditional: only a call that shows an input in `loop` is refused.
+        lapses: when it expires, it holds nobody back any more, as a budget's block.
         evidence: the numbers.
     """
     now, prints = time.time_ns(), tuple(loop)
@@ -70,6 +72,7 @@ def block(
         scope_of_block="loop" if prints else "all",
         loop=prints,
         conditional=conditional,
+        lapses=lapses,
     )
 
 

@@ -39,6 +39,16 @@ def test_open_until_it_expires_then_one_probe_and_no_more() -> None:
     assert world.guard.counters.probes == 1
 
 
+def test_a_block_that_lapses_holds_nobody_back_once_it_has_expired() -> None:
+    """A budget whose period is over: no probe is needed to tell that there is a new one."""
+    world = World()
+    world.subscriber.publish(block("user:u", expires_at_ns=world.clock.now_ns() + 5 * 10**9, lapses=True))
+    assert not world.passes(session="other", user="u")
+    world.clock.advance(5)
+    assert [world.passes(session="other", user="u") for _ in range(5)] == [True] * 5
+    assert world.guard.counters.probes == 0
+
+
 def test_a_probe_that_is_never_heard_of_again_gives_way_to_the_next_after_its_lease() -> None:
     world = World()
     world.clock.advance(10)

@@ -48,7 +48,8 @@ class Board:
 
     def shown(self, now_ns: int) -> list[Decision]:
         """What stands at present, as people are to see it."""
-        return [shown(standing.decision, now_ns) for standing in self._open.values()]
+        found = [shown(standing.decision, now_ns) for standing in self._open.values()]
+        return [decision for decision in found if decision.action != "allow"]
 
     def breakers(self, now_ns: int) -> Counter[State]:
         """How many breakers are open, and how many half-open."""
@@ -79,12 +80,17 @@ class Board:
 
 
 def shown(decision: Decision, now_ns: int) -> Decision:
-    """A decision as people are to see it: an open breaker whose cooldown is over is half-open. Guards know that from
-    `expires_at_ns`, and are told what was decided."""
+    """A decision as people are to see it: an open breaker whose cooldown is over is half-open, and a budget whose period is
+    over holds nobody back. Guards know that from `expires_at_ns`, and are told what was decided."""
     state = _state(decision, now_ns)
-    return decision if state == decision.state else decision.model_copy(update={"state": state})
+    if state == decision.state:
+        return decision
+    action = "allow" if state == "closed" else decision.action
+    return decision.model_copy(update={"state": state, "action": action})
 
 
 def _state(decision: Decision, now_ns: int) -> State:
     expires = decision.expires_at_ns
-    return "half_open" if decision.state == "open" and expires is not None and expires <= now_ns else decision.state
+    if decision.state != "open" or expires is None or expires > now_ns:
+        return decision.state
+    return "closed" if decision.lapses else "half_open"
