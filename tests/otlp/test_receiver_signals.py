@@ -160,6 +160,7 @@ def test_a_grpc_client_is_told_when_to_come_back() -> None:
 def test_the_bytes_of_all_requests_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Over both protocols; who finds no room is told to come back, and once there is some, is taken."""
     monkeypatch.setattr(room, "MAX_BYTES", 1_000_000)
+    monkeypatch.setattr(grpc_server, "MAX_REQUEST_BYTES", 950_000)
     large = json_bytes(chat(output="x" * 900_000))
 
     async def scenario(receiver: OtlpReceiver, sink: Sink, client: httpx.AsyncClient) -> None:
@@ -170,14 +171,16 @@ def test_the_bytes_of_all_requests_together_are_bounded(monkeypatch: pytest.Monk
         for body, headers in ((large, JSON), (gzip.compress(large), zipped)):
             answer = await client.post("/v1/traces", content=body, headers=headers)
             assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+        again = protobuf_bytes(chat(output="x" * 900_000))
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await _grpc(receiver, protobuf_bytes(chat(output="x" * 900_000)))
+            await _grpc(receiver, again)
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert retry_info(caught.value).retry_delay.seconds == 1
         small = asyncio.create_task(client.post("/v1/traces", content=json_bytes(chat()), headers=JSON))
         sink.gate.set()
         assert (await first).status_code == (await small).status_code == 200
         assert (await client.post("/v1/traces", content=large, headers=JSON)).status_code == 200
+        await _grpc(receiver, again)
 
     serve(scenario)
 

@@ -151,5 +151,5 @@ def test_what_the_sdk_of_javascript_sends_arrives_as_calls(modules: str, kind: s
         environment = {**os.environ, "NODE_PATH": modules}
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
     assert done.returncode == 0, done.stderr[-2000:]
-    (call,) = found
-    is_right(call, done.stdout)
+    assert len({call.span_id for call in found}) == 1
+    is_right(found[-1], done.stdout)  # it may have sent the span before the last of its log records

@@ -28,11 +28,12 @@ from spanfuse_processor.otlp.export import (
 )
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
 from spanfuse_processor.otlp.quiet import grpc
-from spanfuse_processor.otlp.room import Room
+from spanfuse_processor.otlp.room import Room, Share
 from spanfuse_processor.serving import listen
 
 MAX_READS: Final = 8
-"""Requests that are received at once; others wait. How large one is, is known only when it is here."""
+"""Requests that are received at once; others wait. How large one is, is known only when it is here, so each takes the room of
+the largest until then."""
 
 _COMPRESSED: Final = (b"\x1f\x8b", b"\x78")
 """How gzip and zlib begin; a request begins with its first field's tag, 0x0A."""
@@ -43,6 +44,9 @@ _BACKSTOP: Final = 4 * MAX_REQUESTS
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.so_reuseport", 0),
+    # Of a request that waits, so much is fetched, a few hundred spans, and the rest stays with the client; else gRPC fetches 4 MB.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 512 * 1024),
     # gRPC would inflate without a limit; we do it with one.
     ("grpc.per_message_decompression", 0),
 )
@@ -131,11 +135,10 @@ class GrpcServer:
 
     async def _answer(self, name: SignalName, requests: AsyncIterator[bytes]) -> Any:
         with self._room.share() as share:
-            request = await self._received(requests)
-            share.grow(len(request))
+            request = await self._received(requests, share)
             if request.startswith(_COMPRESSED):
                 request = inflate(request, MAX_REQUEST_BYTES)
-                share.grow(len(request))
+                share.take(len(request))
             if not request:
                 return SIGNALS[name].response()
             try:
@@ -145,12 +148,12 @@ class GrpcServer:
                 raise UnavailableError("the export took too long") from error
             return result.response(SIGNALS[name])
 
-    async def _received(self, requests: AsyncIterator[bytes]) -> bytes:
+    async def _received(self, requests: AsyncIterator[bytes], share: Share) -> bytes:
         try:
             async with asyncio.timeout(BODY_TIMEOUT_S), self._reading:
-                if self._room.taken >= self._room.limit:
-                    raise UnavailableError("too many bytes under way")
+                share.take(MAX_REQUEST_BYTES)
                 async for request in requests:
+                    share.take(len(request))
                     return request
         except TimeoutError as error:
             raise UnavailableError("the request took too long to arrive") from error

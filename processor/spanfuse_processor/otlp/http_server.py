@@ -152,7 +152,7 @@ async def _plain(request: Request, share: Share) -> bytes:
         data += piece
         if len(data) > MAX_REQUEST_BYTES:
             raise TooLargeError
-        share.grow(len(data))
+        share.take(len(data))
     return bytes(data)
 
 
@@ -162,7 +162,7 @@ async def _inflated(request: Request, share: Share) -> bytes:
     async for piece in request.stream():
         received += len(piece)
         inflater.feed(piece)
-        share.grow(len(inflater))
+        share.take(len(inflater))
     return inflater.finish() if received else b""
 
 

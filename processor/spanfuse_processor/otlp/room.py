@@ -7,8 +7,8 @@ from typing import Final, Self
 
 from spanfuse_processor.errors import UnavailableError
 
-MAX_BYTES: Final = 128 * 1024 * 1024
-"""Bytes of all requests under way, after decompression: six of the largest."""
+MAX_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of all requests under way, after decompression: twelve of the largest."""
 
 
 class Room:
@@ -38,8 +38,8 @@ class Share:
     ) -> None:
         self._room.taken -= self._taken
 
-    def grow(self, size: int) -> None:
-        """Take so many bytes in all.
+    def take(self, size: int) -> None:
+        """Take so many bytes in all, be it more than before or less.
 
         Raises:
             UnavailableError: there is no room at present.
