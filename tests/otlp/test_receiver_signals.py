@@ -17,6 +17,7 @@ from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
 
 from spanfuse_processor.config import OtlpReceiver as Settings
+from spanfuse_processor.config import load_config
 from spanfuse_processor.errors import ConfigError, UnavailableError
 from spanfuse_processor.otlp import grpc_server, room
 from spanfuse_processor.otlp.export import ExportResult
@@ -285,6 +286,7 @@ def test_a_client_without_a_certificate_is_not_let_in_where_one_is_asked_for(cer
 STRANGERS = """
 import asyncio, sys
 from spanfuse_processor.config import OtlpReceiver as Settings
+from spanfuse_processor.config import load_config
 from spanfuse_processor.otlp.receiver import OtlpReceiver
 
 async def main():
@@ -326,3 +328,16 @@ def test_a_missing_file_and_an_empty_token_are_said_of_the_configuration(tmp_pat
     for bad in ("", "two words", "ümlaut", "line\n"):
         with pytest.raises(ValueError, match="without spaces"):
             Settings.model_validate({"auth": {"bearer_token": bad}})
+
+
+def test_the_configuration_file_is_told_where_it_names_no_file(tmp_path: Path) -> None:
+    file = tmp_path / "up.yaml"
+    file.write_text(
+        "receivers:\n  otlp:\n    protocols:\n      http:\n        tls: {cert_file: a.pem, key_file: b.pem}\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    where = f"{file}:5: receivers.otlp.protocols.http.tls"
+    assert caught.value.problems == [
+        f"{where}.{name}: cannot be read: No such file or directory" for name in ("cert_file", "key_file")
+    ]

@@ -44,7 +44,7 @@ _BACKSTOP: Final = 4 * MAX_REQUESTS
 _OPTIONS: Final = (
     ("grpc.max_receive_message_length", MAX_REQUEST_BYTES),
     ("grpc.so_reuseport", 0),
-    # Of a request that waits, so much is fetched, a few hundred spans, and the rest stays with the client; else gRPC fetches 4 MB.
+    # Of a request that waits, a few hundred spans are fetched; the rest stays with the client. gRPC's own measure is 4 MB.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 512 * 1024),
     # gRPC would inflate without a limit; we do it with one.
