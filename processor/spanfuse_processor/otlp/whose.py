@@ -9,6 +9,9 @@ from spanfuse_processor.otlp.dialects import identity
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.values import Keys, name
 
+_SESSION_OF_PROCESS: Final[Keys] = ("session.id",)
+"""Of a process that serves one person, such as a coding agent on a desk."""
+_USER_OF_PROCESS: Final[Keys] = ("user.id", "enduser.id")
 _TEAM_OF_PROCESS: Final[Keys] = ("team.id", "team", "department", "service.namespace")
 _UNNAMED: Final = "unknown_service"
 """What SDKs write for a service that nobody named."""
@@ -67,8 +70,8 @@ class Whose:
         """What a resource says of all its spans."""
         service = name(resource, ("service.name",))
         return Named(
-            self._full(name(resource, self._session), resource),
-            name(resource, self._user),
+            self._full(name(resource, self._session + _SESSION_OF_PROCESS), resource),
+            name(resource, self._user + _USER_OF_PROCESS),
             name(resource, self._team + _TEAM_OF_PROCESS),
             name(resource, self._agent) or ("" if service.startswith(_UNNAMED) else service),
         )

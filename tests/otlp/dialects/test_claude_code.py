@@ -123,3 +123,12 @@ def test_a_tools_output_is_an_event_of_its_span() -> None:
     )
     assert found.output is not None
     assert found.output.size == len("total 0")
+
+
+def test_a_process_may_say_whose_all_its_spans_are() -> None:
+    resource = {"session.id": "s-9", "user.id": "u-9", "department": "geo", "service.name": "claude-code"}
+    bare = span(
+        {"span.type": "llm_request", "model": "claude-sonnet-4-5"}, resource=resource, name="claude_code.llm_request"
+    )
+    found = call(bare)
+    assert (found.session, found.session_source, found.user, found.team) == ("s-9", "inherited", "u-9", "geo")
