@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from spanfuse_processor.otlp.dialects import identity
+from spanfuse_processor.otlp.dialects.identity import AGENT
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Source
 from spanfuse_processor.otlp.values import EventKey, Keys
 
@@ -149,10 +149,8 @@ class Dialect:
     """Sources of its output messages."""
 
     operation: Keys = ("gen_ai.operation.name",)
-    session: Keys = identity.SESSION
-    user: Keys = identity.USER
-    team: Keys = identity.TEAM
-    agent: Keys = identity.AGENT
+    agent: Keys = AGENT
+    """Session, user and team have keys that hold for all dialects: `identity`."""
     agent_span: AgentSpan | None = None
     """Whose name is the agent's where `agent` has none."""
     provider: Keys = PROVIDER
