@@ -42,6 +42,8 @@ _AGENT_SPAN: Final = re.compile(r"invoke_agent (.+)|agent_run \[(.+)\]")
 _OPERATIONS: Final = {
     "llm": "chat",
     "generation": "chat",
+    "acompletion": "chat",
+    "llm_call": "chat",
     "embedding": "embeddings",
     "completion": "text_completion",
     "tool": "execute_tool",

@@ -18,6 +18,8 @@ COPIED = {
     "langfuse.trace.metadata.team": '"t"',
     "langfuse.environment": "prod",
     "traceloop.association.properties.user_id": "u",
+    "traceloop.workflow.name": "flow",
+    "traceloop.entity.path": "flow.guide",
     "langsmith.metadata.thread_id": "x",
     "mlflow.traceRequestId": '"tr-1"',
     "ai.telemetry.metadata.sessionId": "x",

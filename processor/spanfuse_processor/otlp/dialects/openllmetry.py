@@ -35,7 +35,6 @@ OPENLLMETRY: Final = Dialect(
         "gen_ai.prompt.0.content",
         _KIND,
         "traceloop.entity.name",
-        "traceloop.workflow.name",
     ),
     roles=(
         OPERATIONS,
