@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import urllib.error
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -88,16 +89,21 @@ async def test_every_encoding_compression_and_partitioning_is_read(kafka: KafkaS
 
 @in_loop
 async def test_messages_as_large_as_the_topic_takes_are_read(kafka: KafkaService, tmp_path: Path) -> None:
+    """A larger request to a worker goes in several; a span that is larger is refused."""
     await fresh_topics(kafka.brokers)
     records = [
         {"topic": OTLP_SPANS, "value": make(chat(id=n, trace=trace(n), input="x" * LARGE)), "partition": 0}
         for n, make in ((1, protobuf_bytes), (2, json_bytes))
     ]
     small = {"topic": OTLP_SPANS, "value": protobuf_bytes(chat(id=3, trace=trace(3))), "partition": 0}
-    async with running(tmp_path, kafka.brokers):
+    large = protobuf_bytes(*(chat(id=n, trace=trace(4), input="x" * (LARGE // 10)) for n in range(4, 16)))
+    async with running(tmp_path, kafka.brokers) as (worker,):
         await produce(kafka.brokers, [*records, small])
+        assert await asyncio.to_thread(export, worker, "/v1/traces", large) == 200
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            await asyncio.to_thread(export, worker, "/v1/traces", protobuf_bytes(chat(input="x" * 16_000_000)))
         calls = await ingested(kafka.brokers)
-    assert sorted(call.span_id for call in calls) == [f"{n:016x}" for n in (1, 2, 3)]
+    assert sorted(call.span_id for call in calls) == [f"{n:016x}" for n in range(1, 16)]
 
 
 def content_of(span: Span) -> bytes:

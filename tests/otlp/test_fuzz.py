@@ -70,7 +70,7 @@ def read(data: bytes) -> None:
             normaliser().logs(decode_logs(data, encoding), NOW_NS)
         for split in (split_spans, split_logs):
             with contextlib.suppress(DecodeError):
-                for trace_id, part in split(data, encoding, hash).found:
+                for trace_id, part in split(data, encoding, hash, 100).found:
                     assert len(trace_id) in (0, 32)
                     decode(part, encoding)
     with contextlib.suppress(DecodeError, TooLargeError):

@@ -6,7 +6,7 @@ Log records that are no content of a span are left out on the way, since nobody 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -26,7 +26,7 @@ class Parts(NamedTuple):
     """A request that was cut."""
 
     found: list[tuple[str, bytes]]
-    """A trace and a request, one for each place."""
+    """A trace and a request, one for each place, or several where one would be too large."""
     left_out: int
     """Log records that are of no use."""
 
@@ -36,7 +36,7 @@ class _Scope(NamedTuple):
 
     group: Any
     scoped: Any
-    items: Iterable[Any]
+    items: Sequence[Any]
 
 
 class _Form(NamedTuple):
@@ -48,25 +48,28 @@ class _Form(NamedTuple):
     join: Callable[[list[_Scope]], bytes]
 
 
-def split_spans(data: bytes, encoding: Encoding, place: Place) -> Parts:
+def split_spans(data: bytes, encoding: Encoding, place: Place, max_bytes: int) -> Parts:
     """Cut an ExportTraceServiceRequest; one that lives in one place stays as it came.
+
+    Args:
+        max_bytes: of a part; only one that is a single item is larger.
 
     Raises:
         DecodeError: `data` is no such request.
     """
-    return _split(data, _SPANS[encoding], place)
+    return _split(data, _SPANS[encoding], place, max_bytes)
 
 
-def split_logs(data: bytes, encoding: Encoding, place: Place) -> Parts:
+def split_logs(data: bytes, encoding: Encoding, place: Place, max_bytes: int) -> Parts:
     """The same for an ExportLogsServiceRequest.
 
     Raises:
         DecodeError: `data` is no such request.
     """
-    return _split(data, _LOGS[encoding], place)
+    return _split(data, _LOGS[encoding], place, max_bytes)
 
 
-def _split(data: bytes, form: _Form, place: Place) -> Parts:
+def _split(data: bytes, form: _Form, place: Place, max_bytes: int) -> Parts:
     parts: dict[Hashable, tuple[str, list[_Scope]]] = {}
     left_out = 0
     for group, scoped, items in form.scopes(data):
@@ -81,9 +84,28 @@ def _split(data: bytes, form: _Form, place: Place) -> Parts:
             parts.setdefault(where, (trace_id, []))
         for where, chosen in here.items():
             parts[where][1].append(_Scope(group, scoped, chosen))
-    if len(parts) == 1 and not left_out:
+    if len(parts) == 1 and not left_out and len(data) <= max_bytes:
         return Parts([(trace_id, data) for trace_id, _ in parts.values()], 0)
-    return Parts([(trace_id, form.join(scopes)) for trace_id, scopes in parts.values()], left_out)
+    found = [(trace_id, part) for trace_id, scopes in parts.values() for part in _joined(form, scopes, max_bytes)]
+    return Parts(found, left_out)
+
+
+def _joined(form: _Form, scopes: list[_Scope], max_bytes: int) -> Iterator[bytes]:
+    """One request of all, or as many halves as it takes."""
+    data = form.join(scopes)
+    items = sum(len(scope.items) for scope in scopes)
+    if len(data) <= max_bytes or items <= 1:
+        yield data
+        return
+    first: list[_Scope] = []
+    second: list[_Scope] = []
+    left = items // 2
+    for group, scoped, found in scopes:
+        first.append(_Scope(group, scoped, found[: max(0, left)]))
+        second.append(_Scope(group, scoped, found[max(0, left) :]))
+        left -= len(found)
+    for half in (first, second):
+        yield from _joined(form, [scope for scope in half if scope.items], max_bytes)
 
 
 def _json_scopes(keys: json_reader.Keys, data: bytes) -> Iterator[_Scope]:

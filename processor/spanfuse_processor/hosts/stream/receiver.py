@@ -31,9 +31,10 @@ ACK_TIMEOUT_S: Final = 10.0
 """How long Kafka may take to acknowledge a request until the client is told to come back, seconds."""
 LARGE_BYTES: Final = 256 * 1024
 """Requests above this, some hundred spans, are read on a thread: detection must not wait for them."""
-_OVERHEAD_BYTES: Final = 1024
+MAX_PART_BYTES: Final = MAX_REQUEST_BYTES - 1024
+"""Largest message that it writes."""
 
-Split = Callable[[bytes, Encoding, Place], Parts]
+Split = Callable[[bytes, Encoding, Place, int], Parts]
 
 
 class KafkaReceiver:
@@ -94,11 +95,11 @@ class KafkaReceiver:
             async with asyncio.timeout(ACK_TIMEOUT_S):
                 place = _partitioner(await producer.partitions_for(topic))
                 if len(data) > LARGE_BYTES:
-                    parts = await asyncio.to_thread(split, data, encoding, place)
+                    parts = await asyncio.to_thread(split, data, encoding, place, MAX_PART_BYTES)
                 else:
-                    parts = split(data, encoding, place)
+                    parts = split(data, encoding, place, MAX_PART_BYTES)
                 self._counters["dropped_records"] += parts.left_out
-                if any(len(part) > MAX_REQUEST_BYTES - _OVERHEAD_BYTES for _, part in parts.found):
+                if any(len(part) > MAX_PART_BYTES for _, part in parts.found):
                     raise _too_large(data)
                 sent = [
                     await producer.send(topic, part, key=trace_id.encode() or None) for trace_id, part in parts.found
@@ -118,4 +119,4 @@ def _partitioner(partitions: Iterable[int]) -> Place:
 
 
 def _too_large(data: bytes) -> DecodeError:
-    return DecodeError(f"a request of {len(data)} bytes is larger than the topic takes; send smaller batches")
+    return DecodeError(f"in a request of {len(data)} bytes, a single span or log record is larger than the topic takes")
