@@ -64,6 +64,25 @@ def test_sections_become_the_policy_of_the_core(write: Write) -> None:
     assert policy.overrides[0].rules == {"repeat.no_progress": {"exempt": True}}
 
 
+def test_budgets_by_scope_and_name_become_those_of_the_policy(write: Write) -> None:
+    policy = load_config(
+        write(
+            "budgets:\n"
+            "  session: {limit_usd: 2.5}\n"
+            "  user/daily: {limit_usd: 5, period: daily, time_zone: Europe/Berlin}\n"
+            "  team/acme: {for: acme, limit_usd: 100, period: monthly, thresholds: [0.5], mode: warn}\n"
+            "  global: {limit_tokens: 1000000, strength: strict}\n"
+        )
+    ).policy()
+    assert policy.rules.budget_session.limit_usd == 2.5
+    daily, acme, everybody = policy.budgets
+    assert (daily.name, daily.scope, daily.unit, daily.limit, daily.period) == (
+        "user/daily", "user", "usd", 5 * 10**9, "daily",
+    )  # fmt: skip
+    assert (acme.match, acme.thresholds, acme.mode) == ("acme", (0.5,), "warn")
+    assert (everybody.scope, everybody.strength, everybody.unit) == ("global", "strict", "tokens")
+
+
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
@@ -135,6 +154,39 @@ BAD: dict[str, tuple[str, list[str]]] = {
     "a key twice": (
         "service:\n  mode: observe\n  mode: enforce\n",
         ["file.yaml:3: service.mode: duplicate key, first on line 2"],
+    ),
+    "budgets of a scope that is none, and an unknown key in another": (
+        "budgets:\n  usr/daily: {limit_usd: 1}\n  team:\n    limit_usd: 1\n    perod: daily\n",
+        [
+            "file.yaml:2: budgets.usr/daily: unknown scope; did you mean user?",
+            "file.yaml:5: budgets.team.perod: unknown key; did you mean period?",
+        ],
+    ),
+    "budgets that contradict themselves": (
+        "budgets:\n"
+        "  user/a: {limit_usd: 1}\n"
+        "  user/b: {limit_usd: 2}\n"
+        "  global:\n    limit_usd: 9\n    for: x\n    time_zone: Europe/Berlin\n    on_unavailable: closed\n",
+        [
+            "file.yaml:3: budgets.user/b: for the same as user/a, in the same unit and period: only one of them could hold",
+            "file.yaml:6: budgets.global.for: the global budget is everybody's: it has no `for`",
+            "file.yaml:7: budgets.global.time_zone: a total never begins anew: it has no time zone",
+            "file.yaml:8: budgets.global.on_unavailable: a soft budget asks no ledger; set strength: strict, or leave it out",
+        ],
+    ),
+    "budgets without a limit, with two, of no time zone and of a strange name": (
+        "budgets:\n"
+        "  user:\n"
+        "  team: {limit_usd: 1, limit_steps: 1}\n"
+        "  agent: {limit_usd: 1, period: daily, time_zone: Mars}\n"
+        "  agent/a b: {limit_usd: 1}\n",
+        [
+            "file.yaml:2: budgets.user: give exactly one of limit_usd, limit_tokens and limit_steps",
+            "file.yaml:3: budgets.team: give exactly one of limit_usd, limit_tokens and limit_steps",
+            "file.yaml:4: budgets.agent.time_zone: 'Mars' is no time zone, such as Europe/Berlin",
+            "file.yaml:5: budgets.agent/a b: after the scope comes a name of letters, digits, dots, dashes and underscores, "
+            "64 at most",
+        ],
     ),
     "a budget among the detectors": (
         "detectors:\n  budget.session: {limit_usd: 1}\n",

@@ -22,13 +22,9 @@ ANYBODY: Final = "*"
 SCOPES: Final[tuple[BudgetScope, ...]] = ("session", "trace", "agent", "user", "team", "global")
 
 
-class Budget(Rule):
-    """What may be spent. `name` is its id, such as `user/daily`; exactly one of the limits is given."""
+class Terms(Rule):
+    """How much may be spent, by whom, in which time. Exactly one of the limits is given."""
 
-    name: str
-    """Its id."""
-    scope: BudgetScope
-    """Whose money it is."""
     match: str = Field(default=ANYBODY, alias="for")
     """Id of the session, trace, agent, user or team; `*` and `?` as in a shell. Default `*`: each has a budget of this size of
     its own, also one that was never seen before. Of several budgets of one scope, unit and period, the one that names an
@@ -72,8 +68,6 @@ class Budget(Rule):
         given = [limit for limit in (self.limit_usd, self.limit_tokens, self.limit_steps) if limit is not None]
         if len(given) != 1:
             raise ValueError("give exactly one of limit_usd, limit_tokens and limit_steps")
-        if self.scope == "global" and self.match != ANYBODY:
-            raise ValueError("the global budget is everybody's: it has no `for`")
         return self
 
     @property
@@ -87,12 +81,27 @@ class Budget(Rule):
     def limit(self) -> int:
         """The limit in its unit: nano-dollars, tokens or calls."""
         if self.limit_usd is not None:
-            return round(self.limit_usd * NANO)
+            return max(1, round(self.limit_usd * NANO))
         return self.limit_tokens or self.limit_steps or 0
 
     def period_at(self, at_ns: int) -> Period:
         """The period in which a moment lies."""
         return period_of(self.period, self.time_zone, at_ns)
+
+
+class Budget(Terms):
+    """What may be spent. `name` is its id, such as `user/daily`."""
+
+    name: str
+    """Its id."""
+    scope: BudgetScope
+    """Whose money it is."""
+
+    @model_validator(mode="after")
+    def _everybody(self) -> Self:
+        if self.scope == "global" and self.match != ANYBODY:
+            raise ValueError("the global budget is everybody's: it has no `for`")
+        return self
 
 
 class BudgetOrder(Record):

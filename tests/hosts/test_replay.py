@@ -47,7 +47,7 @@ def test_a_healthy_session_is_let_through_and_has_no_detections(tmp_path: Path) 
 def test_the_report_has_the_documented_shape(tmp_path: Path) -> None:
     report = replayed(write_lines(tmp_path / "r.jsonl", repeater(6))).to_dict()
     first = ["coverage", "undecodable", "totals", "rules", "modes", "by_rule"]
-    assert list(report) == [*first, "sessions", "scopes", "agents", "models"]
+    assert list(report) == [*first, "sessions", "scopes", "agents", "models", "budgets"]
     session = {"session", "calls", "blocked_at", "rule", "cost_nano_usd", "saved_calls", "saved_nano_usd"}
     assert set(report["sessions"][0]) == session | {"time_to_detection_s", "calls_to_detection", "detections"}
     detection = report["sessions"][0]["detections"][0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +17,9 @@ from spanfuse_processor.cli.options import (
 )
 from spanfuse_processor.errors import ConfigError
 
+if TYPE_CHECKING:
+    from spanfuse_schemas import Budget
+
 
 @click.command()
 @required_config_option
@@ -28,18 +32,23 @@ def validate(config_path: Path, output: str) -> None:
       spanfuse validate --config spanfuse.yaml
     """
     from spanfuse_processor.config import load_config
+    from spanfuse_processor.core.budgets import described
 
     problems: list[str] = []
+    budgets: tuple[Budget, ...] = ()
     try:
-        load_config(config_path)
+        budgets = load_config(config_path).policy().budgets
     except ConfigError as error:
         problems = error.problems
     if output == "json":
-        print_json({"valid": not problems, "problems": problems})
+        listed = [budget.model_dump(by_alias=True, exclude_none=True) for budget in budgets]
+        print_json({"valid": not problems, "problems": problems, "budgets": listed})
         click.get_current_context().exit(1 if problems else 0)
     if problems:
         raise Problem("\n".join(problems))
     click.echo(f"{config_path}: no problems")
+    for budget in budgets:
+        click.echo(f"  budget {budget.name}: {described(budget)}")
 
 
 @click.group()

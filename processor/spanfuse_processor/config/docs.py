@@ -53,6 +53,8 @@ def _sections(model: type[BaseModel], path: str, about: str) -> Iterator[str]:
         yield f"## `{path}`\n\n{about}\n\n{_doc(model)}\n"
     if rows:
         yield "| key | value | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    if named := getattr(model, "NAMED", None):
+        below.append((named, f"{path}.SCOPE/NAME", "By name."))
     for inner_model, here, text in below:
         yield from _sections(inner_model, here, text)
 

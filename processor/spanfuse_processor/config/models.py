@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from spanfuse_processor.config.budgets import Budgets
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
 from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
 from spanfuse_schemas import Override, Policy, Rules
-from spanfuse_schemas.policy import SessionBudget
 
 AttributeName = Annotated[str, Field(min_length=1, max_length=256)]
 MAX_ATTRIBUTES: Final = 32
@@ -47,13 +47,6 @@ class Identity(Section):
     """Of the team, such as `tenant.id`."""
     agent: tuple[AttributeName, ...] = Field(default=(), max_length=MAX_ATTRIBUTES)
     """Of the agent. On an ancestor it counts where that is the span of an agent."""
-
-
-class Budgets(Section):
-    """Money that may be spent."""
-
-    session: Annotated[SessionBudget, BeforeValidator(without_nulls(SessionBudget))] = SessionBudget()
-    """By one session."""
 
 
 class ModelPricing(Section):
@@ -132,7 +125,7 @@ class Config(Section):
     detectors: Annotated[Rules, BeforeValidator(without_nulls(Rules))] = Rules()
     """Rules, by name: how each is set."""
     budgets: Budgets = Budgets()
-    """Money."""
+    """What may be spent, by whom, in which time."""
     policies: tuple[Override, ...] = ()
     """Exceptions from `detectors` for an agent, a tool or a team; later ones win."""
     pricing: Pricing = Pricing()
@@ -155,5 +148,6 @@ class Config(Section):
             mode=self.service.mode,
             rules=self.detectors.model_copy(update={"budget_session": self.budgets.session}),
             overrides=self.policies,
+            budgets=self.budgets.named(),
             idle_timeout_s=self.service.idle_timeout_s,
         )

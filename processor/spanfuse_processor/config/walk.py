@@ -29,7 +29,8 @@ def model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
             continue
         field = next((f for name, f in here.model_fields.items() if (f.alias or name) == key), None)
         if field is None:
-            continue  # a name that the operator chose, as in a mapping of models
+            here = getattr(here, "NAMED", here)  # a name that the operator chose, as in a mapping of models
+            continue
         found = models_in(field.annotation)
         here = found[0] if len(found) == 1 else None
     return here

@@ -10,7 +10,7 @@ from typing import Any, Final
 from spanfuse_processor.core.accounts import ALL, Account, Accounts
 from spanfuse_processor.core.finding import Finding, action_of
 from spanfuse_schemas import Budget, Charge, Evidence
-from spanfuse_schemas.budget import NANO, Share, Unit
+from spanfuse_schemas.budget import ANYBODY, NANO, Share, Unit
 from spanfuse_schemas.charge import QUARTER_NS
 from spanfuse_schemas.periods import FOREVER_NS, Period, zone
 
@@ -107,6 +107,14 @@ def row(accounts: Accounts | None, share: Share, now_ns: int) -> dict[str, Any]:
 def amount(unit: Unit, value: int) -> str:
     """An amount for people."""
     return f"${value / NANO:,.4f}" if unit == "usd" else f"{value:,} {_UNITS[unit]}"
+
+
+def described(budget: Budget) -> str:
+    """A budget for people, such as `each user $5.0000 daily (Europe/Berlin), soft, block`."""
+    named = f"{budget.scope} {budget.match}" if budget.match != ANYBODY else f"each {budget.scope}"
+    whose = "all together" if budget.scope == "global" else named
+    when = "in all" if budget.period == "total" else f"{budget.period} ({budget.time_zone})"
+    return f"{whose} {amount(budget.unit, budget.limit)} {when}, {budget.strength}, {budget.mode}"
 
 
 def moment(at_ns: int, time_zone: str) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.config import Config
+from spanfuse_processor.core.scopes.stage import Ordered
 from spanfuse_processor.errors import ConfigError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.hosts.collector import spare_the_collector
@@ -26,7 +27,7 @@ from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import ExportResult, Exports
 from spanfuse_processor.otlp.receiver import OtlpReceiver
 from spanfuse_processor.serving import HttpServer
-from spanfuse_schemas import Decision
+from spanfuse_schemas import BudgetOrder, Decision
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,8 @@ API_GRACE_S: Final = 1.0
 """How long the API's answers may take when the host stops, seconds."""
 CHECKPOINT_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 10.0
+TICK_INTERVAL_S: Final = 1.0
+"""How often it is looked for budgets whose period is over, seconds; Guards know it by themselves."""
 MAX_UNKNOWN_MODELS: Final = 20
 """Unknown models named in the status, those with most calls first."""
 
@@ -101,7 +104,11 @@ class EmbeddedHost:
         await self._receiver.start()
         self._tasks = [
             asyncio.create_task(_every(interval_s, work), name=f"embedded-{work.__name__}")
-            for interval_s, work in ((CHECKPOINT_INTERVAL_S, self._checkpoint), (EXPIRY_INTERVAL_S, self._expire))
+            for interval_s, work in (
+                (CHECKPOINT_INTERVAL_S, self._checkpoint),
+                (EXPIRY_INTERVAL_S, self._expire),
+                (TICK_INTERVAL_S, self._tick),
+            )
         ]
         self.ready = True
 
@@ -140,6 +147,9 @@ class EmbeddedHost:
                 return
             await asyncio.sleep(0)
 
+    async def _tick(self) -> None:
+        self._running.tick(time.time_ns())
+
     @property
     def _running(self) -> Engine:
         if self._engine is None:
@@ -165,6 +175,14 @@ class EmbeddedHost:
     def reset(self, key: str, actor: str) -> Decision | None:
         """Close a breaker; none if nothing is known of the key."""
         return self._running.reset(key, actor, time.time_ns())
+
+    def order(self, order: BudgetOrder) -> Ordered:
+        """Do what an operator has ordered about a budget."""
+        return self._running.order(order)
+
+    def accounts(self, scope: str) -> list[dict[str, Any]]:
+        """The accounts of a scope in the periods that run."""
+        return self._running.accounts(scope, time.time_ns())
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, with the limits recommended for its sessions."""

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import Counter, defaultdict
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -19,7 +19,7 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.core import breaker
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.scopes import leaderboard
-from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
+from spanfuse_processor.core.scopes.stage import Ordered, ScopeOutcome, ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError, StateError, UnavailableError
@@ -31,7 +31,7 @@ from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.decode import Encoding, decode, decode_logs
 from spanfuse_processor.otlp.export import ExportResult, SignalName
 from spanfuse_processor.telemetry import REJECTED, Counters
-from spanfuse_schemas import Alias, Call, CallBatch, Decision
+from spanfuse_schemas import Alias, BudgetOrder, Call, CallBatch, Decision
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +91,10 @@ class Engine:
         self._stage = ScopeStage(config.policy())
         self._normaliser = normaliser_of(config, self.prices)
         self._turn = asyncio.Lock()
+        self._due: dict[str, int] = {}
+        """Scope → when something of its budgets changes by itself."""
         self._follow_mode()
+        self._follow_budgets()
 
     async def ingest(
         self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName = "traces"
@@ -199,6 +202,8 @@ class Engine:
         decisions, detections = outcome.decisions + second.decisions, outcome.detections + second.detections
         scopes = [(state, at_ns + self._stage.kept_ns(state)) for state in second.touched.values()]
         self.store.commit(Changes(outcome.touched.values(), decisions, detections, counts, at_ns, scopes))
+        for state in second.touched.values():
+            self._note_due(state)
         self.sessions.committed()
         self.scopes.committed()
         self.counters.add(counts)
@@ -251,6 +256,54 @@ class Engine:
             raise
         return decision
 
+    def order(self, order: BudgetOrder) -> Ordered:
+        """Do what an operator has ordered about a budget.
+
+        Returns:
+            What became of it, and the account afterwards.
+
+        Raises:
+            UnavailableError: the storage failed; nothing is changed.
+        """
+        try:
+            second = self._stage.carry_out([order], self.scopes.load)
+            self._commit(Outcome(), _told(second), order.at_ns, second)
+        except BaseException:
+            self._rolled_back()
+            raise
+        return second.orders[0]
+
+    def accounts(self, scope: str, now_ns: int) -> list[dict[str, Any]]:
+        """The accounts of a scope such as `user:u-7` in the periods that run, also of one that was never seen."""
+        return self._stage.accounts(scope, self.scopes.known(scope), now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """Release what budgets hold back no longer, and hold what an extension held up."""
+        due = [scope for scope, at_ns in self._due.items() if at_ns <= now_ns][:EXPIRE_AT_ONCE]
+        if due:
+            self._look(due, now_ns)
+
+    def _look(self, scopes: Sequence[str], now_ns: int) -> None:
+        try:
+            second = self._stage.tick([self.scopes.load(scope) for scope in scopes], now_ns)
+            self._commit(Outcome(), _told(second), now_ns, second)
+        except BaseException:
+            self._rolled_back()
+            raise
+
+    def _note_due(self, state: ScopeState) -> None:
+        due_ns = state.due_ns() if state.budgets is not None or state.blocked is not None else 0
+        if due_ns:
+            self._due[state.key] = due_ns
+        else:
+            self._due.pop(state.key, None)
+
+    def _follow_budgets(self) -> None:
+        """Blocks of budgets under another policy: a limit that was raised, or is gone, holds nobody back."""
+        held = [d for d in self.board.decisions() if d.rule.startswith("budget.") and not d.key.startswith("session:")]
+        for at in range(0, len(held), EXPIRE_AT_ONCE):
+            self._look([decision.key for decision in held[at : at + EXPIRE_AT_ONCE]], time.time_ns())
+
     def expire(self, now_ns: int) -> int:
         """Forget some sessions and scopes of which nothing was heard for too long.
 
@@ -264,6 +317,8 @@ class Engine:
         if not over:
             return 0
         closed = [self._stage.over(self.scopes.load(scope), now_ns) for scope in over if scope in self.board]
+        for scope in over:
+            self._due.pop(scope, None)
         counts = {"expired_scopes": len(over), "decisions": len(closed)}
         self.scopes.rolled_back()
         self.scopes.forget(over)
@@ -296,11 +351,13 @@ class Engine:
             kind, _, name = decision.key.partition(":")
             state = self.sessions.load(name) if kind == "session" else self.scopes.load(decision.key)
             state.epoch = max(state.epoch, decision.epoch) + 1
-            state.decision = decision.model_copy(update={"mode": mode, "epoch": state.epoch})
+            again = decision.model_copy(update={"mode": mode, "epoch": state.epoch})
             if isinstance(state, SessionState):
-                first, second = Outcome(decisions=[state.decision], touched={state.key: state}), None
+                state.decision = again
+                first, second = Outcome(decisions=[again], touched={state.key: state}), None
             else:
-                first, second = Outcome(), ScopeOutcome(decisions=[state.decision], touched={state.key: state})
+                state.stand_again(again)
+                first, second = Outcome(), ScopeOutcome(decisions=[again], touched={state.key: state})
             self._commit(first, {"decisions": 1}, time.time_ns(), second)
 
     async def agents(self) -> list[dict[str, Any]]:
@@ -350,6 +407,11 @@ def _counts(outcome: Outcome, second: ScopeOutcome) -> dict[str, int]:
         "cost_nano_usd": sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*"),
         **found,
     }
+
+
+def _told(second: ScopeOutcome) -> dict[str, int]:
+    found = Counter(f"detections/{detection.rule}" for detection in second.detections)
+    return {"decisions": len(second.decisions), **found}
 
 
 def _restored(stored: list[bytes]) -> Iterator[ScopeState]:

@@ -11,9 +11,10 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from heapq import nlargest
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Final, Self
 
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.pricing import Prices
@@ -30,6 +31,9 @@ from spanfuse_processor.hosts.replay_totals import modes
 from spanfuse_processor.hosts.spans import decoded, is_logs, with_logs
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Alias, Call, CallBatch, Charge, Decision, Detection, Policy
+
+MAX_ACCOUNTS: Final = 500
+"""Accounts of budgets that are listed."""
 
 
 class Replay:
@@ -66,7 +70,15 @@ class Replay:
         self.report.ingest = Counter(self._normaliser.counters)
         self.report.agents = leaderboard.agents(self._scopes.of_kind("agent:"), self._pipeline.policy.rules.adaptive)
         self.report.models = leaderboard.models(self._scopes.of_kind("model:"))
+        self.report.budgets = self._accounts()
         return self.report
+
+    def _accounts(self) -> list[dict[str, Any]]:
+        """The accounts as they stood in the end of each, the fullest first."""
+        kinds = {budget.scope for budget in self._pipeline.policy.budgets}
+        states = (state for kind in sorted(kinds) for state in self._scopes.of_kind(f"{kind}:"))
+        rows = (row for state in states for row in self._stage.accounts(state.key, state, state.last_ns))
+        return nlargest(MAX_ACCOUNTS, rows, key=lambda row: row["used"])
 
     def request(self, recorded: Recorded, *, logs: bool = False) -> None:
         """Replay one request.
@@ -151,8 +163,11 @@ class Replay:
 
     def _standing(self, state: SessionState, call: Call) -> list[Decision]:
         """What stands against the call, the narrowest scope first, as a Guard would find it."""
-        scopes = (self._scopes.known(key) for key in (f"trace:{call.trace_id}", f"agent:{call.agent}"))
-        return [s.decision for s in (state, *scopes) if s is not None and s.decision is not None]
+        shared = (("user", call.user), ("team", call.team), ("global", "*")) if self._pipeline.policy.budgets else ()
+        named = (("trace", call.trace_id), ("agent", call.agent), *shared)
+        scopes = [self._scopes.known(f"{kind}:{name}") for kind, name in named if name]
+        held = [state.decision, *(scope.standing for scope in scopes if scope is not None)]
+        return [decision for decision in held if decision is not None]
 
     def _charge(self, charges: list[Charge]) -> None:
         """Take what the call charged to the second stage, and note what that found."""

@@ -177,6 +177,8 @@ class Report:
     """What each agent came to, dearest first, with the limits recommended for its sessions."""
     models: list[dict[str, Any]] = field(default_factory=list)
     """What each model came to, dearest first."""
+    budgets: list[dict[str, Any]] = field(default_factory=list)
+    """The accounts of budgets in the period of their last call, the fullest first; see `core.budgets.row`."""
     coverage: Counter[str] = field(default_factory=Counter)
     """How much of the traffic the rules could see; see `COVERAGE`."""
     ingest: Counter[str] = field(default_factory=Counter)
@@ -225,4 +227,5 @@ class Report:
             "scopes": [asdict(found) for found in self.scopes],
             "agents": self.agents,
             "models": self.models,
+            "budgets": self.budgets,
         }

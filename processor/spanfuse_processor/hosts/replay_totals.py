@@ -49,7 +49,8 @@ def totals(sessions: Collection[SessionReport]) -> dict[str, Any]:
 def modes(policy: Policy) -> dict[str, str]:
     """Mode of each rule, leaving aside what is set for some agents, teams or tools."""
     found = ((name, getattr(policy.rules, field)) for name, field in zip(RULE_NAMES, Rules.model_fields, strict=True))
-    return {name: rule.mode for name, rule in found if hasattr(rule, "mode")}
+    budgets = {f"budget.{budget.name}": budget.mode for budget in policy.budgets}
+    return {name: rule.mode for name, rule in found if hasattr(rule, "mode")} | budgets
 
 
 def percentile(values: Sequence[float], percent: int) -> float | None:

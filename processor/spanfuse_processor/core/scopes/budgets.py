@@ -99,11 +99,8 @@ def settle(
         return Decision(
             key=state.key, state="closed", mode=mode, rule=rule, message=why, issued_at_ns=at_ns, epoch=state.epoch
         )
-    again = after.model_copy(update={"epoch": state.epoch, "issued_at_ns": at_ns})
-    if after is state.blocked:
-        state.blocked = again
-    else:
-        state.decision = again
+    again = after.model_copy(update={"epoch": state.epoch, "issued_at_ns": at_ns, "mode": mode})
+    state.stand_again(again)
     return again
 
 

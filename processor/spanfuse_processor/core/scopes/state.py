@@ -110,6 +110,13 @@ class ScopeState:
             return self.decision or self.blocked
         return max(self.blocked, self.decision, key=_hold)
 
+    def stand_again(self, decision: Decision) -> None:
+        """What stands is decided anew, as under another mode."""
+        if self.standing is self.decision:
+            self.decision = decision
+        else:
+            self.blocked = decision
+
     def due_ns(self) -> int:
         """When something changes by itself: a block of a budget ends, or an extension does; 0: never."""
         held = [d for d in (self.blocked, self.decision) if d is not None and d.lapses]

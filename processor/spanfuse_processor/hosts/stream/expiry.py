@@ -169,7 +169,7 @@ class ScopeExpiry(Expiry[ScopeState]):
     _stage: ScopeStage
 
     def _closed(self, state: ScopeState) -> Decision | None:
-        return self._stage.over(state, state.last_ns) if state.decision is not None else None
+        return self._stage.over(state, state.last_ns) if state.standing is not None else None
 
     def _kept_s(self, name: str, stored: Stored) -> float:
         return ScopeState.stored_kept_s(name, stored.snapshot, self._stage.policy.idle_timeout_s)
