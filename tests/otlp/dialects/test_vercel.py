@@ -203,6 +203,13 @@ def test_a_tracer_of_ones_own_changes_nothing() -> None:
     assert dialect_of(step(scope="my-app")).name == "vercel"
 
 
+def test_what_openinference_made_of_the_spans_keeps_the_agent() -> None:
+    agent = step("ai.generateText", id=1, attributes={"openinference.span.kind": "AGENT"})
+    inner = step(id=2, parent=1, attributes={"openinference.span.kind": "LLM", "llm.token_count.prompt": 1200})
+    (found,) = calls(agent, inner)
+    assert (dialect_of(inner).name, found.agent, found.tokens.input) == ("openinference", "guide", 1200)
+
+
 def test_version_7_speaks_the_conventions_under_its_own_scope() -> None:
     attributes = {
         "gen_ai.operation.name": "chat",

@@ -84,6 +84,7 @@ AGENT: Final[Keys] = (
     _LANGSMITH + "lc_agent_name",
     _OBSERVED + "lc_agent_name",
     JsonKey("metadata", "lc_agent_name"),
+    "ai.telemetry.functionId",
 )
 
 MADE_UP: Final[Keys] = ("gen_ai.conversation.id",)

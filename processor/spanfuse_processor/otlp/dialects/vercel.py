@@ -21,7 +21,6 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Dialect,
     Roles,
 )
-from spanfuse_processor.otlp.dialects.identity import AGENT
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Fields, Json
 from spanfuse_processor.otlp.values import JsonKey, Sum
 
@@ -62,7 +61,6 @@ VERCEL: Final = Dialect(
         *OUTPUT,
     ),
     operation=("gen_ai.operation.name",),
-    agent=(*AGENT, "ai.telemetry.functionId"),
     provider=(*PROVIDER, "ai.model.provider"),
     response_model=("ai.response.model", *RESPONSE_MODEL),
     request_model=("ai.model.id", *REQUEST_MODEL),
