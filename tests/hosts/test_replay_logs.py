@@ -31,6 +31,13 @@ def test_one_file_may_hold_spans_logs_and_metrics(tmp_path: Path, logs_first: bo
     assert (found["logs_joined"], found["calls"], found["requests"], found["failed"]) == (2, 1, 3, 0)
 
 
+def test_at_the_end_what_came_without_a_reply_is_read_and_what_met_no_span_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "all.jsonl"
+    file.write_bytes(b"\n".join([fixtures.json_bytes(chat()), json_bytes(asked(), asked(id=2))]))
+    found = ingested(file)
+    assert (found["logs_joined"], found["logs_unmatched"], found["calls"]) == (1, 1, 1)
+
+
 @pytest.mark.parametrize("given", ["folder", "file"])
 def test_logs_that_stand_beside_spans_are_read_with_them(tmp_path: Path, given: str) -> None:
     traces = tmp_path / "run.traces.bin"

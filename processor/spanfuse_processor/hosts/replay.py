@@ -67,6 +67,8 @@ class Replay:
 
     def finished(self) -> Report:
         """The report, once all requests have been replayed."""
+        for call in self._normaliser.end().calls:
+            self.call(call)
         self.report.ingest = Counter(self._normaliser.counters)
         self.report.agents = leaderboard.agents(self._scopes.of_kind("agent:"), self._pipeline.policy.rules.adaptive)
         self.report.models = leaderboard.models(self._scopes.of_kind("model:"))

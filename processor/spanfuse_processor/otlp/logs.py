@@ -192,6 +192,17 @@ class Joiner:
         self._drop(self._content.expire(self._spans_ns - WAIT_NS))
         return [*found, *self._overdue()]
 
+    def end(self) -> list[Span]:
+        """Nothing more will come: content that waits is dropped.
+
+        Returns:
+            The spans of which a part of the content has come, to be read again.
+        """
+        self._logs_ns = max(self._spans_ns, self._logs_ns) + PART_WAIT_NS + 1
+        found = self._overdue()
+        self._drop(self._content.expire(self._logs_ns))
+        return found
+
     def _add(self, key: Key, event: SpanEvent, received_ns: int) -> None:
         content = self._content.get(key) or _Content()
         content.events.append(event)

@@ -112,6 +112,11 @@ class Normaliser:
         found = self._joiner.logs(records, received_ns)
         return self.batch(found, received_ns) if found else CallBatch()
 
+    def end(self) -> CallBatch:
+        """As `logs`, when nothing more will come."""
+        found = self._joiner.end()
+        return self.batch(found, max((span.end_ns for span in found), default=0))
+
     def batch(self, spans: Iterable[Span], received_ns: int) -> CallBatch:
         """The calls among the spans of one request, in the order of their ends, and what the spans say of earlier calls.
 
