@@ -134,6 +134,10 @@ class TestOpenInference:
         tokens = call(span(OPENINFERENCE | {"output.value": json.dumps({"usage": usage})})).tokens
         assert (tokens.input, tokens.cache_read, tokens.output, tokens.reasoning) == (100, 64, 10, 4)
 
+    def test_a_request_whose_tokens_are_counted_is_not_sent(self) -> None:
+        assert calls(span(OPENINFERENCE, name="messages.count_tokens")) == ()
+        assert len(calls(span(OPENINFERENCE, name="messages.create"))) == 1
+
     def test_a_function_call_of_old(self) -> None:
         prefix = "llm.output_messages.0.message."
         said = {prefix + "function_call_name": "weather", prefix + "function_call_arguments_json": '{"city": "Paris"}'}

@@ -9,6 +9,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     CACHE_WRITE,
     FINISH,
     INPUT_TOKENS,
+    NAME,
     OUTPUT_TOKENS,
     PROVIDER,
     REASONING,
@@ -37,7 +38,10 @@ def _usage(*fields: str) -> tuple[JsonKey, ...]:
 OPENINFERENCE: Final = Dialect(
     name="openinference",
     overrides=(KIND,),
-    roles=(Roles(KIND, {"LLM": "llm", "EMBEDDING": "llm", "TOOL": "tool", "AGENT": "agent", "CHAIN": "agent"}),),
+    roles=(
+        Roles(NAME, {"*count_tokens": "other"}),  # asks what a request would hold, of the kind of those that are sent
+        Roles(KIND, {"LLM": "llm", "EMBEDDING": "llm", "TOOL": "tool", "AGENT": "agent", "CHAIN": "agent"}),
+    ),
     input=(Flat("llm.input_messages."), *INPUT, Json(("input.value",))),
     output=(Flat("llm.output_messages."), *OUTPUT, Json(("output.value",))),
     operation=("gen_ai.operation.name", KIND),
