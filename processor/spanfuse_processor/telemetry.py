@@ -35,6 +35,8 @@ COUNTERS: Final[Mapping[str, str]] = {
     "expired_scopes": "agents, traces, teams and models forgotten because nothing was heard of them",
     "unreadable_scopes": "stored ones of another version; they start afresh",
     "unstorable_scopes": "such that could not be stored; they start afresh",
+    "budget_orders": "orders about budgets that were carried out",
+    "refused_orders": "orders about budgets that hold for nobody of that name, or that came twice",
     "redelivered_charges": "charges that Kafka delivered again; they change nothing",
     "unstorable_sessions": "sessions that could not be stored; they start afresh",
     "untold_decisions": "open decisions that are left out of snapshots, for want of room",

@@ -271,7 +271,9 @@ class Engine:
         except BaseException:
             self._rolled_back()
             raise
-        return second.orders[0]
+        (ordered,) = second.orders
+        self.counters.add({"budget_orders" if ordered.done else "refused_orders": 1})
+        return ordered
 
     def accounts(self, scope: str, now_ns: int) -> list[dict[str, Any]]:
         """The accounts of a scope such as `user:u-7` in the periods that run, also of one that was never seen."""

@@ -1,4 +1,4 @@
-"""The third hop: charges in, what they add up to for agents, traces and teams out."""
+"""The third hop: charges in, what they add up to for agents, traces, users and teams out."""
 
 from __future__ import annotations
 
@@ -47,22 +47,29 @@ class Combiner(Hop[ChargeBatch]):
         """A batch that holds something. Nobody writes an empty one: it is a record of another shape, such as the single
         `Charge` that earlier builds wrote."""
         batch = super()._parse(value)
-        return batch if batch is not None and (batch.charges or batch.resets) else None
+        return batch if batch is not None and (batch.charges or batch.resets or batch.orders) else None
 
     async def _apply(self, batch: ChargeBatch, message: Any) -> None:
         partition, offset = message.partition, message.offset
         records: list[Out] = []
         try:
             touched = [reset.key for reset in batch.resets if self._reset(reset, partition, offset, records)]
+            ordered = self.stage.carry_out(batch.orders, lambda scope: self._scopes.load(scope, partition, offset))
+            records += told(ordered.decisions, ordered.detections)
             outcome = self.stage.process(batch.charges, lambda scope: self._scopes.load(scope, partition, offset))
             records += told(outcome.decisions, outcome.detections)
         except Exception:
-            named = (*(c.scope for c in batch.charges), *(r.key for r in batch.resets))
+            named = (
+                *(c.scope for c in batch.charges), *(r.key for r in batch.resets), *(o.scope for o in batch.orders),
+            )  # fmt: skip
             await self._failed(self._scopes, named, message)
             return
-        await self._applied(self._scopes, (*touched, *outcome.touched), message)
+        await self._applied(self._scopes, (*touched, *ordered.touched, *outcome.touched), message)
         self._counters["redelivered_charges"] += outcome.redelivered
-        self._count_found(outcome.decisions, outcome.detections)
+        for one in ordered.orders:
+            self._counters["budget_orders" if one.done else "refused_orders"] += 1
+        for found in (ordered, outcome):
+            self._count_found(found.decisions, found.detections)
         await self._send(records)
 
     def _reset(self, reset: Reset, partition: int, offset: int, records: list[Out]) -> bool:

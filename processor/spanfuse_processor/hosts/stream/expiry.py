@@ -1,5 +1,5 @@
 """Forgets idle sessions and scopes, by the clock of their partition: the newest call seen there, and the time that passed
-since."""
+since. On the way it looks for budgets whose period is over, by the clock of the machine, as Guards do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
-from spanfuse_processor.hosts.stream.detect import forget, tell
+from spanfuse_processor.hosts.stream.detect import forget, tell, told
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox, Row
 from spanfuse_processor.hosts.stream.sessions import Scopes, Sessions
@@ -27,8 +27,10 @@ from spanfuse_processor.hosts.stream.table import StateTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
 from spanfuse_schemas import Decision
-from spanfuse_schemas.topics import CALLS, CHARGES
+from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL
 
+Entry = tuple[bytes, bytes, int]
+"""Key, stored value and partition."""
 _SLICE: Final = 2_000
 """Stored states looked at per turn, some 2 ms."""
 
@@ -64,8 +66,13 @@ class Expiry(ABC, Generic[State]):
         self._offsets = offsets
         self._counters = counters
         self._clocks: dict[int, tuple[int, float]] = {}
-        self._round: Iterator[tuple[bytes, bytes, int]] = iter(())
+        self._round: Iterator[Entry] = iter(())
         self._since = time.monotonic()
+        self._rounds = 0
+        """Rounds begun since partitions were assigned."""
+
+    async def _look(self, entries: list[Entry]) -> None:
+        """What is to be done about states that are not over."""
 
     @abstractmethod
     def _closed(self, state: State) -> Decision | None:
@@ -80,13 +87,16 @@ class Expiry(ABC, Generic[State]):
         self._since = time.monotonic()
         self._clocks.clear()
         self._round = iter(())
+        self._rounds = 0
 
     async def turn(self) -> None:
         """One turn."""
         looked_at = list(islice(self._round, _SLICE))
         if not looked_at:
             self._round = self._table.entries()
+            self._rounds += 1
             return
+        await self._look(looked_at)
         over = [entry for entry in looked_at if self._is_over(*entry)]
         if over:
             async with self._writeback.flushing:
@@ -111,7 +121,7 @@ class Expiry(ABC, Generic[State]):
             newest, at = self._clocks[partition] = seen_ns, time.monotonic()
         return newest + int((time.monotonic() - at) * 1e9)
 
-    async def _delete(self, over: list[tuple[bytes, bytes, int]]) -> None:
+    async def _delete(self, over: list[Entry]) -> None:
         """What Guards are told goes first, as with every state."""
         gone: list[Row] = []
         async with self._writeback.step:
@@ -170,6 +180,29 @@ class ScopeExpiry(Expiry[ScopeState]):
 
     def _closed(self, state: ScopeState) -> Decision | None:
         return self._stage.over(state, state.last_ns) if state.standing is not None else None
+
+    async def _look(self, entries: list[Entry]) -> None:
+        """Release what budgets hold back no longer. In the first round whatever they hold back is looked at: the limits may
+        have been changed since it was stored."""
+        now_ns = time.time_ns()
+        due = [(key, partition) for key, value, partition in entries if self._is_due(value, now_ns)]
+        if not due:
+            return
+        async with self._writeback.step:
+            mine = ((key.decode("utf-8", "surrogatepass"), p) for key, p in due if self._table.fetch(key) is not None)
+            outcome = self._stage.tick([self._states.at(name, partition) for name, partition in mine], now_ns)
+            for name in outcome.touched:
+                self._states.touched(name, -1)
+            self._counters["decisions"] += len(outcome.decisions)
+            for topic, key, record in (*self._states.untold(), *told(outcome.decisions, outcome.detections)):
+                await self._outbox.send(topic, record, key=key, urgent=topic == CONTROL)
+
+    def _is_due(self, value: bytes, now_ns: int) -> bool:
+        try:
+            due = ScopeState.stored_due(Stored.unpack(value).snapshot)
+        except StateError:
+            return False
+        return due is not None and (0 < due.at_ns <= now_ns or (due.blocked > 0 and self._rounds == 1))
 
     def _kept_s(self, name: str, stored: Stored) -> float:
         return ScopeState.stored_kept_s(name, stored.snapshot, self._stage.policy.idle_timeout_s)

@@ -100,6 +100,12 @@ class States(ABC, Generic[State]):
             self._live.move_to_end(name)
         return live.state if offset > live.offset else None
 
+    def at(self, name: str, partition: int) -> State:
+        """The state, whatever messages it has applied: to look at it as time passes."""
+        if name not in self._live:
+            self._live[name] = self._restored(name, partition)
+        return self._live[name].state
+
     def touched(self, name: str, offset: int) -> None:
         """The message at `offset` has changed the state."""
         live = self._live[name]
