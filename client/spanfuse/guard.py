@@ -23,6 +23,11 @@ from spanfuse.shown import Shown
 from spanfuse.verdict import ALLOWED, Verdict
 
 if TYPE_CHECKING:
+    from spanfuse.estimate import Price
+    from spanfuse.ledger.ledger import Ledger
+    from spanfuse.ledger.purse import Purse
+    from spanfuse.over_budget import OverBudget
+    from spanfuse.spend import Spending
     from spanfuse.subscribers.base import Subscriber
     from spanfuse.table import Entry
     from spanfuse_schemas import Decision
@@ -52,13 +57,16 @@ class Guard:
             all or by scope (`{"team": "closed"}`) or key (`{"team:payments": "closed"}`). Known blocks hold all the while.
         staleness_s: silence after which the Guard is stale, seconds.
         probe_lease_s: how long a half-open breaker waits for the outcome of its probe, seconds.
+        ledger: where strict budgets are kept, for `spend`: a ledger, or its address (`spanfuse.ledger.connect`); default
+            `SPANFUSE_LEDGER`, else none.
+        price: model, input tokens, output tokens → USD, to estimate calls with; default the table that the ledger publishes.
         now_ns: wall clock, nanoseconds since the Unix epoch; for tests.
         monotonic: clock that never goes back, seconds; for tests.
 
     Raises:
         TypeError: if `subscriber` is neither an address nor a subscriber.
         ValueError: for an unknown mode, scope or address.
-        ImportError: for Kafka without the extra `kafka`.
+        ImportError: for Kafka without the extra `kafka`, or a ledger in Redis without the extra `redis`.
     """
 
     def __init__(
@@ -69,6 +77,8 @@ class Guard:
         on_unavailable: OnUnavailable | Mapping[str, OnUnavailable] = "open",
         staleness_s: float = STALENESS_S,
         probe_lease_s: float = PROBE_LEASE_S,
+        ledger: Ledger | str | None = None,
+        price: Price | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -84,6 +94,8 @@ class Guard:
         self._feed = Feed(connect(subscriber), staleness_s, monotonic)
         self._table = self._feed.table
         self._judge = Judge(self.mode, probe_lease_s, now_ns, monotonic)
+        self._purse = _purse(ledger if ledger is not None else os.environ.get("SPANFUSE_LEDGER"))
+        self._price = price
         self._new_counters()
         _guards.add(self)
 
@@ -165,6 +177,71 @@ class Guard:
             raise
         except Exception:
             return self._failed()
+
+    def spend(
+        self,
+        *,
+        model: str = "",
+        messages: Any = None,
+        prompt: Any = None,
+        max_output_tokens: int | None = None,
+        tools: Any = None,
+        cost_usd: float | None = None,
+        session: object = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+        trace: object = None,
+        call_id: str | None = None,
+    ) -> Spending:
+        """Make one model call inside `with` or `async with`: it is checked, its estimate is held on every strict budget, and
+        what it took is settled at the end of the block. In a coroutine use `async with`, which blocks no event loop.
+
+        >>> with guard.spend(model="gpt-4o-mini", messages=messages, max_output_tokens=500) as call:
+        ...     answer = client.chat.completions.create(...)
+        ...     call.settle(input_tokens=answer.usage.prompt_tokens, output_tokens=answer.usage.completion_tokens)
+
+        Without a ledger it only checks.
+
+        Args:
+            model: the model, by whose price the call is estimated.
+            messages: as of `check`; their size is the estimate of the input.
+            prompt: as of `check`.
+            max_output_tokens: the most that the model may answer, tokens; default 4,096.
+            tools: definitions of tools that are sent along.
+            cost_usd: the most that the call may cost, USD; default: by price and tokens.
+            session: this and the other names are as of `check`.
+            agent: name of the agent.
+            user: id of the user.
+            team: team that pays.
+            trace: trace id.
+            call_id: names the call in the ledger, such as a request id: what is reserved and settled under one id counts once.
+                Default: a new one.
+
+        Entering the block raises:
+            Blocked: the call is refused; `OverBudget` where a strict budget has no room.
+        """
+        from spanfuse.spend import Spending
+
+        given = {"session": session, "agent": agent, "user": user, "team": team, "trace": trace}
+        asked = {
+            "model": model, "messages": messages, "prompt": prompt, "max_output_tokens": max_output_tokens,
+            "tools": tools, "cost_usd": cost_usd,
+        }  # fmt: skip
+        names = {name: value for name, value in given.items() if value is not None}
+        return Spending(self, names, asked, call_id)
+
+    def _enforces(self) -> bool | None:
+        """Whether budgets are enforced; None: as they say themselves."""
+        return None if self.mode is None else self.mode == "enforce"
+
+    def _would_block(self, decision: Decision, verdict: Verdict) -> Verdict:
+        self._counters.add("would_block", rule=decision.rule)
+        return Verdict(would_block=True, nudge=verdict.nudge, decision=decision)
+
+    def _refuse_with(self, refusal: OverBudget) -> None:
+        self._counters.add("blocked", rule=refusal.rule)
+        raise refusal
 
     def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
         """The slow path: something is known of this call, or has to be."""
@@ -251,6 +328,8 @@ class Guard:
     def close(self) -> None:
         """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
         self._feed.close()
+        if self._purse is not None:
+            self._purse.close()
 
     def __enter__(self) -> Guard:
         self.start()
@@ -324,6 +403,17 @@ class Guard:
         self._new_counters()
         self._judge.after_fork()
         self._feed.after_fork()
+        if self._purse is not None:
+            self._purse.after_fork()
+
+
+def _purse(ledger: Ledger | str | None) -> Purse | None:
+    if not ledger:
+        return None
+    from spanfuse.ledger.connect import connect
+    from spanfuse.ledger.purse import Purse
+
+    return Purse(connect(ledger) if isinstance(ledger, str) else ledger)
 
 
 def _mode(mode: Mode | None) -> Mode | None:

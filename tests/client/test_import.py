@@ -57,6 +57,7 @@ def test_importing_takes_less_than_a_tenth_of_a_second_of_work() -> None:
     [
         ("aiokafka", "spanfuse.Guard('kafka://127.0.0.1:9092')", "spanfuse[kafka]"),
         ("opentelemetry", "spanfuse.instrument()", "spanfuse[otel]"),
+        ("redis", "spanfuse.Guard(ledger='redis://127.0.0.1:1')", "spanfuse[redis]"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, use: str, extra: str) -> None:

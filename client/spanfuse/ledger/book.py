@@ -113,16 +113,18 @@ def version_of(definitions: str) -> str:
     return hashlib.blake2b(definitions.encode(), digest_size=8).hexdigest() if definitions else ""
 
 
-def tightest(claims: tuple[Claim, ...], rooms: tuple[Room, ...], amounts: Amounts, book: Book | None) -> Refusal | None:
+def tightest(
+    claims: tuple[Claim, ...], rooms: tuple[Room, ...], amounts: Amounts, *, blocking: bool = False
+) -> Refusal | None:
     """Of the budgets without room for a call, the one that it would exceed furthest, by share of its limit.
 
     Args:
-        book: only those that it enforces; None: all.
+        blocking: only of those that are to block.
     """
     worst: tuple[float, Refusal] | None = None
     for claim, room in zip(claims, rooms, strict=True):
         budget, asked = claim.budget, amounts[claim.unit]
-        if asked <= room.left or (book and not book.enforces(budget)):
+        if asked <= room.left or (blocking and budget.mode != "block"):
             continue
         used = (room.spent + room.held + asked) / max(room.limit, 1)
         until = claim.period.end_ns if claim.period.end_ns < FOREVER_NS else None

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from spanfuse.ledger.amounts import UNITS, Amounts
 from spanfuse.ledger.book import Book, Definitions
-from spanfuse.ledger.records import Account, Hold, Settled
+from spanfuse.ledger.records import Account, Claim, Hold, Settled
 from spanfuse.ledger.steps import HOLD_S, Step, Steps
 from spanfuse.ledger.store import Row, Store
 from spanfuse_schemas.budget import NANO, Budget, BudgetOrder
@@ -28,6 +28,9 @@ class Ledger(Protocol):
     def book(self) -> Book | None:
         """The definitions as last read; None before the first."""
 
+    def claims(self, identities: Mapping[str, str]) -> tuple[Claim, ...]:
+        """The accounts of a call as far as they are known without asking."""
+
     def define(self, definitions: Definitions) -> None:
         """Publish budgets, mode and prices for all. The same again changes nothing; the latest holds."""
 
@@ -41,7 +44,7 @@ class Ledger(Protocol):
         amounts: Amounts,
         hold_s: float = HOLD_S,
         *,
-        force: bool = False,
+        enforce: bool | None = None,
     ) -> Hold:
         """Hold an estimate on every strict budget of a call, or on none.
 
@@ -53,7 +56,8 @@ class Ledger(Protocol):
             identities: kind → name, such as `{"session": "s-1", "user": "u-7"}`.
             amounts: the most that the call may take.
             hold_s: until when it is held, seconds from now, at most a day.
-            force: hold it whether there is room or not.
+            enforce: False: hold it whether there is room or not; True: enforce budgets that the definitions only observe;
+                None: as they say.
 
         Raises:
             Refused: a budget has no room; the tightest is named.
@@ -99,7 +103,7 @@ class Ledger(Protocol):
         amounts: Amounts,
         hold_s: float = HOLD_S,
         *,
-        force: bool = False,
+        enforce: bool | None = None,
     ) -> Hold: ...
 
     async def asettle(
@@ -143,6 +147,9 @@ class StoredLedger:
     def book(self) -> Book | None:
         return self._steps.book
 
+    def claims(self, identities: Mapping[str, str]) -> tuple[Claim, ...]:
+        return self.book.claims(identities, self._steps.server_ns()) if self.book else ()
+
     def define(self, definitions: Definitions) -> None:
         self._do(self._steps.define(definitions))
 
@@ -156,9 +163,9 @@ class StoredLedger:
         amounts: Amounts,
         hold_s: float = HOLD_S,
         *,
-        force: bool = False,
+        enforce: bool | None = None,
     ) -> Hold:
-        return self._do(self._steps.reserve(call_id, identities, amounts, hold_s, force=force))
+        return self._do(self._steps.reserve(call_id, identities, amounts, hold_s, enforce))
 
     async def areserve(
         self,
@@ -167,9 +174,9 @@ class StoredLedger:
         amounts: Amounts,
         hold_s: float = HOLD_S,
         *,
-        force: bool = False,
+        enforce: bool | None = None,
     ) -> Hold:
-        return await self._ado(self._steps.reserve(call_id, identities, amounts, hold_s, force=force))
+        return await self._ado(self._steps.reserve(call_id, identities, amounts, hold_s, enforce))
 
     def settle(self, call: Hold | str, amounts: Amounts, identities: Mapping[str, str] | None = None) -> Settled:
         return self._do(self._steps.settle(call, amounts, identities))

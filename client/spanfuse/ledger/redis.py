@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -80,7 +79,6 @@ class RedisStore:
         }
         self._client: Any = self._connect(redis)
         self._awaited: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = weakref.WeakKeyDictionary()
-        self._lock = threading.Lock()
 
     def _connect(self, module: Any) -> Any:
         """A client that dials again once where the server had closed the connection, and never waits between."""

@@ -66,7 +66,7 @@ class Steps:
         yield from self.read()
 
     def reserve(
-        self, call_id: str, identities: Mapping[str, str], amounts: Amounts, hold_s: float, *, force: bool
+        self, call_id: str, identities: Mapping[str, str], amounts: Amounts, hold_s: float, enforce: bool | None
     ) -> Step[Hold]:
         checked(amounts)
         _id(call_id)
@@ -82,18 +82,18 @@ class Steps:
                 if self.book is book:
                     return Hold(call_id, amounts)
                 continue
-            asked = [text for c in claims for text in (str(amounts[c.unit]), _forced(c) if force else c.text)]
+            asked = [text for c in claims for text in (str(amounts[c.unit]), _text(c, enforce))]
             answer = yield ("reserve", book.version, call_id, str(int(hold_s * 1000)), *asked)
             word, _, said = answer.partition(" ")
             if word == "held":
                 return Hold(call_id, amounts, claims, "held", said)
             if word == "over":
-                observed = None if force else tightest(claims, rooms_of(said), amounts, None)
+                observed = tightest(claims, rooms_of(said), amounts)
                 return Hold(call_id, amounts, claims, "held", said, observed)
             if word == "known":
                 return Hold(call_id, amounts, claims, "settled" if said == "settled" else "held")
             if word == "refused":
-                refusal = tightest(claims, rooms_of(said), amounts, book)
+                refusal = tightest(claims, rooms_of(said), amounts, blocking=True)
                 assert refusal is not None
                 raise Refused(refusal)
             yield from self._catch_up(word, said)
@@ -170,10 +170,12 @@ def _id(text: str) -> str:
     return text
 
 
-def _forced(claim: Claim) -> str:
-    """A claim that holds whether there is room or not."""
+def _text(claim: Claim, enforce: bool | None) -> str:
+    """A claim, to be enforced or only counted."""
+    if enforce is None:
+        return claim.text
     unit, limit, _, rest = claim.text.split(" ", 3)
-    return f"{unit} {limit} 0 {rest}"
+    return f"{unit} {limit} {enforce and claim.budget.mode == 'block':d} {rest}"
 
 
 def _rebuilt(account: Account) -> str:

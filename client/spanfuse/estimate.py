@@ -1,0 +1,82 @@
+"""What a call will cost, before it is made: by the size of its messages, the price of its model and the most it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from spanfuse.ledger.amounts import Amounts
+    from spanfuse.ledger.book import Definitions
+
+Price = Callable[[str, int, int], float]
+"""Model, input tokens, output tokens → USD."""
+
+CHARS_PER_TOKEN: Final = 4
+"""A token is taken to be this many characters of ASCII; of other scripts each character is one."""
+OUTPUT_TOKENS: Final = 4096
+"""Output tokens that a call may bring where nobody says how many."""
+
+_MAX_TOKENS: Final = 10**9
+_NO_TEXT: Final = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id"})
+"""Keys of messages whose values cost no tokens to speak of."""
+_MAX_PARTS: Final = 100_000
+_MILLION: Final = 1_000_000
+
+
+class Tokens(NamedTuple):
+    """Input and output tokens of a call."""
+
+    input: int
+    output: int
+
+
+def tokens_of(value: Any) -> int:
+    """Tokens of all texts in messages, tools or a reply, rounded up. Objects with `model_dump()` are understood."""
+    ascii_chars = others = 0
+    todo = [value]
+    for item in todo:  # it grows while it is walked
+        if isinstance(item, str):
+            plain = len(item) if item.isascii() else sum(map(str.isascii, item))
+            ascii_chars += plain
+            others += len(item) - plain
+        elif isinstance(item, Mapping):
+            todo += [inner for key, inner in item.items() if inner and key not in _NO_TEXT]
+        elif isinstance(item, (list, tuple)):
+            todo += item
+        elif hasattr(item, "model_dump"):
+            todo.append(item.model_dump())
+        if len(todo) > _MAX_PARTS:
+            break
+    return min(-(-ascii_chars // CHARS_PER_TOKEN) + others, _MAX_TOKENS)
+
+
+def whole_tokens(value: object) -> int | None:
+    """A number of tokens, None for what is none."""
+    return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
+
+
+def amounts_of(model: str, tokens: Tokens, price: Price | None, definitions: Definitions | None) -> Amounts:
+    """What so many tokens of a model come to: by the function, else by the ledger's table of prices, else by its fallback.
+
+    A function that fails, or answers what is no amount, is passed over."""
+    from spanfuse.ledger.amounts import MAX_AMOUNT, Amounts, nano
+
+    cost = None
+    if price is not None:
+        try:
+            cost = nano(price(model, *tokens))
+        except Exception:  # a foreign function
+            cost = None
+    if cost is None:
+        cost = min(_by_table(model, tokens, definitions), MAX_AMOUNT)
+    return Amounts(cost, sum(tokens))
+
+
+def _by_table(model: str, tokens: Tokens, definitions: Definitions | None) -> int:
+    from spanfuse.ledger.book import Definitions
+
+    known = definitions or Definitions()
+    name = model.lower()
+    rate = known.prices.get(name) or known.prices.get(name.rpartition("/")[2]) or known.fallback
+    return -(-(tokens.input * rate[0] + tokens.output * rate[1]) // _MILLION)

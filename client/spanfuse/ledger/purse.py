@@ -1,0 +1,275 @@
+"""What a Guard pays from: the ledger; while that is away a local allowance, and what was spent of it is settled afterwards."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from spanfuse.ledger.allowance import Allowance
+from spanfuse.ledger.amounts import Amounts
+from spanfuse.ledger.errors import LedgerError, Unavailable, UnknownCall
+from spanfuse.ledger.ledger import Ledger
+from spanfuse.ledger.records import Hold, Refusal
+from spanfuse.ledger.steps import HOLD_S
+
+FIRST_TRY_S: Final = 0.25
+"""When the ledger is asked again after it went away, seconds; then after twice as long each time."""
+LAST_TRY_S: Final = 5.0
+"""At most that long, seconds."""
+MAX_PENDING: Final = 10_000
+"""Settlements that wait for the ledger; of more, the oldest is dropped and counted."""
+REMEMBERED_S: Final = 3600.0
+"""How long a ledger remembers that a call was settled, seconds (`ledger.lua`): whether an answer that was lost stood for a
+settlement cannot be told later."""
+
+log = logging.getLogger("spanfuse")
+
+
+class Away(LedgerError):
+    """The ledger is away, and what is allowed without it does not suffice, or nothing is.
+
+    Attributes:
+        refusal: the budget that refuses; None: the ledger was never heard of.
+    """
+
+    def __init__(self, why: str, refusal: Refusal | None = None) -> None:
+        super().__init__(why)
+        self.refusal = refusal
+
+
+class Bill(NamedTuple):
+    """A settlement that waits for the ledger."""
+
+    hold: Hold
+    who: Mapping[str, str]
+    amounts: Amounts | None
+    """None: a release."""
+    doubted_s: float | None
+    """When it was tried and the answer was lost, by the clock that never goes back; None: it was not tried."""
+
+
+class Purse:
+    """Reserves and settles, and never waits for a ledger that is known to be away.
+
+    Args:
+        ledger: the ledger.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger: Final = ledger
+        self._begin_anew()
+        atexit.register(_settle_last, weakref.ref(self))
+
+    def _begin_anew(self) -> None:
+        self.away = ""
+        """Why the ledger cannot be reached; empty while it can."""
+        self.lost = 0
+        """Settlements dropped for want of room, or because they may have been carried out long ago."""
+        self._allowance = Allowance()
+        self._bills: deque[Bill] = deque()
+        self._local: dict[str, tuple[Hold, Mapping[str, str]]] = {}
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    after_fork = _begin_anew
+    """What the parent owes is the parent's to settle."""
+
+    @property
+    def pending(self) -> int:
+        """Settlements that wait for the ledger."""
+        return len(self._bills)
+
+    def reserve(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
+        """Hold an estimate.
+
+        Raises:
+            Refused: a budget has no room.
+            Away: the ledger is away, and the call is not let through without it.
+        """
+        if not self.away:
+            try:
+                hold = self.ledger.reserve(call_id, who, amounts, HOLD_S, enforce=enforce)
+            except Unavailable as error:
+                self._lose(error)
+            else:
+                self._allowance.learn(tuple(who.values()), hold)
+                return hold
+        return self._locally(call_id, who, amounts, enforce)
+
+    async def areserve(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
+        """The same, awaited."""
+        if not self.away:
+            try:
+                hold = await self.ledger.areserve(call_id, who, amounts, HOLD_S, enforce=enforce)
+            except Unavailable as error:
+                self._lose(error)
+            else:
+                self._allowance.learn(tuple(who.values()), hold)
+                return hold
+        return self._locally(call_id, who, amounts, enforce)
+
+    def settle(self, hold: Hold, who: Mapping[str, str], amounts: Amounts | None) -> None:
+        """Settle a call, now or when the ledger is back; with no amounts, give all back."""
+        bill = self._take_back(hold, who, amounts)
+        if bill is not None:
+            try:
+                self._pay(bill)
+            except Unavailable as error:
+                self._owe(bill, error)
+
+    async def asettle(self, hold: Hold, who: Mapping[str, str], amounts: Amounts | None) -> None:
+        """The same, awaited."""
+        bill = self._take_back(hold, who, amounts)
+        if bill is not None:
+            try:
+                if amounts is None:
+                    await self.ledger.arelease(hold.call_id)
+                else:
+                    await self.ledger.asettle(hold if hold.claims else hold.call_id, amounts, who)
+            except Unavailable as error:
+                self._owe(bill, error)
+
+    def _pay(self, bill: Bill) -> None:
+        hold, who, amounts, doubted_s = bill
+        if amounts is None:
+            self.ledger.release(hold.call_id)
+        elif doubted_s is not None and time.monotonic() - doubted_s > REMEMBERED_S:
+            try:
+                self.ledger.settle(hold.call_id, amounts)
+            except UnknownCall:
+                self.lost += 1
+        else:
+            self.ledger.settle(hold if hold.claims else hold.call_id, amounts, who)
+
+    def _locally(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
+        """Let a call through within the allowance."""
+        book, claims = self.ledger.book, self.ledger.claims(who)
+        if book is None:
+            if enforce is not False:
+                raise Away(self.away)
+        elif enforce is not False:
+            held = tuple(c for c in claims if c.budget.mode == "block" and (enforce or book.enforces(c.budget)))
+            closed = next((c for c in held if c.budget.on_unavailable == "closed"), None)
+            if closed is not None:
+                named = Refusal(
+                    closed.scope, closed.budget.name, closed.budget.unit, 0, 0, 0, amounts[closed.unit], None
+                )
+                raise Away(self.away, named)
+            with self._lock:
+                refusal = self._allowance.take(held, amounts)
+            if refusal is not None:
+                raise Away(self.away, refusal)
+        return self.unasked(call_id, who, amounts)
+
+    def unasked(self, call_id: str, who: Mapping[str, str], amounts: Amounts) -> Hold:
+        """Admit a call without the ledger; it is told of it when it is back."""
+        hold = Hold(call_id, amounts, self.ledger.claims(who), "local")
+        with self._lock:
+            self._local[call_id] = hold, who
+        return hold
+
+    def _take_back(self, hold: Hold, who: Mapping[str, str], amounts: Amounts | None) -> Bill | None:
+        """The bill of a call, None where there is nothing to settle now: it waits, or no budget holds."""
+        if hold.state == "held" and not hold.claims:
+            return None
+        bill = Bill(hold, who, amounts, None)
+        with self._lock:
+            self._local.pop(hold.call_id, None)
+            if not self.away:
+                return bill
+            if hold.state == "local":
+                self._allowance.change(hold.claims, hold.amounts, -1)
+                self._allowance.change(hold.claims, amounts or Amounts(0, 0, 0), 1)
+            self._put(bill)
+        return None
+
+    def _owe(self, bill: Bill, error: Unavailable) -> None:
+        with self._lock:
+            self._put(bill._replace(doubted_s=time.monotonic()))
+        self._lose(error)
+
+    def _put(self, bill: Bill) -> None:
+        if len(self._bills) >= MAX_PENDING:
+            self._bills.popleft()
+            self.lost += 1
+        self._bills.append(bill)
+
+    def _lose(self, error: Unavailable) -> None:
+        """The ledger is away: ask no more until a thread of its own has found it again."""
+        with self._lock:
+            if self.away:
+                return
+            self.away = f"the ledger cannot be reached ({error})"
+            self._allowance.begin()
+            self._closing = threading.Event()
+            threading.Thread(target=self._try, args=(self._closing,), name="spanfuse-ledger", daemon=True).start()
+        log.warning("%s: calls are paid from a local allowance until it is back", self.away)
+
+    def _try(self, closing: threading.Event) -> None:
+        pause_s = FIRST_TRY_S
+        while not closing.wait(pause_s):
+            try:
+                self._catch_up()
+            except Unavailable:
+                pause_s = min(pause_s * 2, LAST_TRY_S)
+            except Exception:
+                log.warning("settling with the ledger failed; it is tried again", exc_info=True)
+                pause_s = LAST_TRY_S
+            else:
+                log.warning("the ledger is back, and all is settled")
+                return
+
+    def _catch_up(self) -> None:
+        """Tell the ledger everything that happened without it, then use it again.
+
+        Raises:
+            Unavailable: it is still away.
+        """
+        self.ledger.budgets()
+        with self._lock:
+            under_way = list(self._local.values())
+        for hold, who in under_way:
+            if hold.claims == self.ledger.claims(
+                who
+            ):  # not if a period has ended: it is charged to the one it began in
+                self.ledger.reserve(hold.call_id, who, hold.amounts, HOLD_S, enforce=False)
+        while True:
+            with self._lock:
+                if not self._bills:
+                    self.away = ""
+                    return
+                bill = self._bills[0]
+            try:
+                self._pay(bill)
+            except Unavailable:
+                with self._lock:
+                    if self._bills and self._bills[0] is bill and bill.doubted_s is None:
+                        self._bills[0] = bill._replace(doubted_s=time.monotonic())
+                raise
+            with self._lock:
+                if self._bills and self._bills[0] is bill:
+                    self._bills.popleft()
+
+    def close(self) -> None:
+        """Settle what can be settled now, and try no more until it is used again."""
+        self._closing.set()
+        if self.away and self._bills:
+            try:
+                self._catch_up()
+            except LedgerError:
+                log.warning("%d settlements did not reach the ledger; what is held for them expires", len(self._bills))
+        self.away = ""
+        self.ledger.close()
+
+
+def _settle_last(purse: weakref.ref[Purse]) -> None:
+    """At the end of the process."""
+    found = purse()
+    if found is not None:
+        found.close()
