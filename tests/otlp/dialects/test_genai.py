@@ -200,6 +200,22 @@ def test_a_text_that_begins_like_json_is_a_text() -> None:
         assert found.input.exact
 
 
+@pytest.mark.parametrize("form", [str, json.dumps], ids=["text", "quoted"])
+def test_an_answer_that_is_json_is_what_the_next_call_answers(form: Any) -> None:
+    answer = '{"city": "Paris", "temp": 21}'
+    said = call(chat({"gen_ai.prompt": ASKED, "gen_ai.completion": form(answer)}))
+    history = [
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "content": answer},
+        {"role": "user", "content": "Go on."},
+    ]
+    assert call(chat({"gen_ai.input.messages": json.dumps(history)})).answers == said.action
+
+
+def test_lists_in_lists_without_end_are_no_messages() -> None:
+    assert call(chat({"gen_ai.prompt": "[" * 900 + "]" * 900})).kind == "llm"
+
+
 def test_json_that_was_cut_has_no_identity() -> None:
     whole = json.dumps([USER])
     assert call(chat({"gen_ai.input.messages": whole[:40]})).input == f":{40}"

@@ -30,6 +30,10 @@ MAX_DEPTH: Final = 4
 """Envelopes within envelopes that are opened."""
 _REQUEST: Final = ("messages", "input", "contents", "prompt")
 _RESPONSE: Final = ("choices", "output", "candidates", "generations", "messages", "message")
+_MESSAGE_KEYS: Final = frozenset(
+    {*_REQUEST, *_RESPONSE, "role", "type", "content", "parts", "text", "tool_calls", "function_call", "lc"}
+)
+"""Without any of these an object is no message, and holds none."""
 _LANGCHAIN_ROLES: Final = {
     "human": "user",
     "ai": "assistant",
@@ -61,18 +65,19 @@ def load_text(value: Any) -> Any:
 def as_messages(value: Any, role: str, depth: int = MAX_DEPTH) -> Messages:
     """Messages from a structured value, its JSON text, or a plain text, which then is one message of `role`."""
     if isinstance(value, str):
-        value = load_text(value)
+        text, value = unquoted(value), load_text(value)
         if isinstance(value, str):
-            value = unquoted(value)
-            if value.lstrip()[:2] in ('{"', '["', "[{", "[["):
-                return Cut(len(value))
-            return [{"role": role, "content": value}] if value else None
+            if text.lstrip()[:2] in ('{"', '["', "[{", "[["):
+                return Cut(len(text))
+            return [{"role": role, "content": text}] if text else None
+        if isinstance(value, dict) and value.keys().isdisjoint(_MESSAGE_KEYS):  # an answer that is JSON
+            return [{"role": role, "content": text}]
     if isinstance(value, dict):
         return _opened(value, role, depth)
     if not isinstance(value, list):
         return None
-    if value and isinstance(value[0], list):
-        return as_messages(value[0], role, depth)
+    if depth and value and isinstance(value[0], list):
+        return as_messages(value[0], role, depth - 1)
     return [as_message(item, role) for item in value if not _is_definition(item)]
 
 
