@@ -162,3 +162,32 @@ def test_accounts_are_kept_as_long_as_their_period_and_no_longer(host: Host) -> 
         pass
     assert host.engine.scopes.known("user:u") is None
     assert host.engine.scopes.known("team:t") is not None, "a total is kept for a year"
+
+
+def test_a_session_is_extended_and_an_hour_of_it_ends_with_the_tick(tmp_path: Path) -> None:
+    host = Host(tmp_path / "spanfuse.db")
+    host.restart(**{"session/hourly": {"limit_steps": 1, "period": "hourly"}, "session/all": {"limit_steps": 2}})
+    host.call()
+    assert host.blocked() == ["session:s1"]
+    host.engine.tick(START_NS + 3600 * SECOND)
+    assert host.blocked() == []
+    assert host.order("session:s1", "session/all", "set", 1)
+    assert host.blocked() == ["session:s1"]
+    assert host.order("session:s1", "session/all", "extend", 3)
+    assert host.blocked() == []
+    assert [r["limit"] for r in host.engine.accounts("session:s1", START_NS)] == [1, 4]
+    assert not host.order("session:unknown", "session/all", "extend", 3)
+    assert host.engine.sessions.known("unknown") is None
+    host.store.close()
+
+
+def test_a_session_that_a_limit_of_the_configuration_held_is_released_when_it_is_raised(tmp_path: Path) -> None:
+    host = Host(tmp_path / "spanfuse.db")
+    host.restart(session={"limit_usd": 1e-6})
+    host.call()
+    assert host.blocked() == ["session:s1"]
+    host.restart(session={"limit_usd": 5e-6})
+    assert host.blocked() == ["session:s1"]
+    host.restart(session={"limit_usd": 5})
+    assert host.blocked() == []
+    host.store.close()

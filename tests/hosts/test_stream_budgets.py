@@ -35,7 +35,7 @@ class Purse(Bench):
         self.at += 1
         order = BudgetOrder(
             id=id or str(self.at), scope="user:u", budget=name, action=action, amount=amount, at_ns=NOW + 10
-        )  # type: ignore[arg-type]
+        )
         await self.take(self.at, value=ChargeBatch(orders=(order,)).to_json())
 
     async def round(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from spanfuse_processor.core.scopes.stage import Ordered, ScopeOutcome
+from spanfuse_processor.core.budgets import Ordered
+from spanfuse_processor.core.scopes.stage import ScopeOutcome
 from spanfuse_schemas import Budget, BudgetOrder, Charge, Decision, Policy
 from tests.support.agents import SECOND, START_NS, policy
 from tests.support.charges import Scope, charge

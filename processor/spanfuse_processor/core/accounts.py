@@ -89,8 +89,16 @@ class Accounts:
 
     def limit(self, budget: Budget) -> int:
         """The limit as it is now, in the budget's unit."""
-        more = sum(amount for amount, until in self.extended.get(budget.name, ()) if until > self.clock_ns)
-        return self.limits.get(budget.name, budget.limit) + more
+        return self.limit_of(budget.name, budget.limit)
+
+    def limit_of(self, name: str, configured: int) -> int:
+        """The same by the name of the budget."""
+        more = sum(amount for amount, until in self.extended.get(name, ()) if until > self.clock_ns)
+        return self.limits.get(name, configured) + more
+
+    def forget(self) -> None:
+        """Forget what was spent, and not what was ordered."""
+        self.sums = {}
 
     def extensions_end(self) -> list[int]:
         """When extensions that hold now end, nanoseconds since the Unix epoch."""

@@ -1,7 +1,8 @@
 """The circuit breaker of a session: closed → open → half-open → closed, or open again for twice as long.
 
 It is half-open once an open decision has expired: a Guard then lets one probe through, and the probe's span, which started
-after the expiry, decides. What limits and budgets hold back stays open until a reset.
+after the expiry, decides. What limits and budgets hold back stays open until a reset, or, of a budget by the hour, day, week or
+month, until its period is over, without a probe.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ MAX_LOOP: Final = 24
 def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode) -> list[Decision]:
     """What this call changes about the breaker, in order."""
     current, settings, call = session.decision, turn.rules.breaker, turn.call
+    if current is not None and current.lapses and over(current, call.end_ns):
+        lapsed = close(session, call.end_ns, "Its period is over.", mode)
+        return [lapsed, *judge(session, turn, findings, mode)]
     blocks = sorted((f for f in findings if f.action == "block" and f.mode != "shadow"), key=_weight, reverse=True)
     if current is not None and current.action == "block":
         if _is_probe(current, call):
@@ -34,7 +38,7 @@ def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode
     nudge = next((f for f in findings if f.action == "nudge" and f.mode != "shadow"), None)
     free = current is None or (current.action != "block" and over(current, call.end_ns))
     if nudge is not None and free:
-        return [_decide(session, call, nudge, settings, mode, action="nudge")]
+        return [_decide(session, call.end_ns, call.agent, nudge, settings, mode, action="nudge")]
     return []
 
 
@@ -93,6 +97,8 @@ def _fails_again(current: Decision, call: Call) -> bool:
 
 def _weight(finding: Finding) -> int:
     if finding.until == "reset":
+        return 4
+    if finding.until == "period":
         return 3
     if finding.conditional:
         return 0
@@ -103,6 +109,8 @@ def _weight_of(decision: Decision) -> int:
     if decision.action != "block":
         return -1
     if decision.expires_at_ns is None:
+        return 4
+    if decision.lapses:
         return 3
     if decision.conditional:
         return 0
@@ -115,16 +123,23 @@ def _opened(session: SessionState, call: Call, finding: Finding, settings: Break
     weight, loop = _weight(finding), finding.loop
     if current is not None and not (current.conditional and over(current, call.end_ns)):
         held = _weight_of(current)
-        if weight < held or (weight == held and set(loop) <= set(current.loop)):
+        longer = finding.ends_ns > (current.expires_at_ns or 0)
+        if weight < held or (weight == held and set(loop) <= set(current.loop) and not longer):
             return []
         if weight == held == 1:
             loop = tuple(dict.fromkeys((*current.loop, *loop)))[-MAX_LOOP:]
-    return [_decide(session, call, finding, settings, mode, action="block", loop=loop)]
+    return [_decide(session, call.end_ns, call.agent, finding, settings, mode, action="block", loop=loop)]
+
+
+def hold(session: SessionState, at_ns: int, finding: Finding, settings: Breaker, mode: Mode) -> Decision:
+    """Open the breaker without a call: an operator has ordered what leads to it."""
+    return _decide(session, at_ns, session.awaited, finding, settings, mode, action="block")
 
 
 def _decide(
     session: SessionState,
-    call: Call,
+    at_ns: int,
+    agent: str,
     finding: Finding,
     settings: Breaker,
     mode: Mode,
@@ -135,8 +150,9 @@ def _decide(
     if not session.cooldown_s:
         session.cooldown_s = settings.cooldown_s
     session.epoch += 1
-    session.awaited = call.agent
-    expires = None if finding.until == "reset" else call.end_ns + int(session.cooldown_s * 1e9)
+    session.awaited = agent
+    cooled = at_ns + int(session.cooldown_s * 1e9)
+    expires = {"reset": None, "period": finding.ends_ns, "cooldown": cooled}[finding.until]
     session.decision = Decision(
         key=f"session:{session.key}",
         state="open" if action == "block" else "closed",
@@ -145,8 +161,9 @@ def _decide(
         rule=finding.rule,
         message=finding.message,
         evidence=finding.evidence,
-        issued_at_ns=call.end_ns,
+        issued_at_ns=at_ns,
         expires_at_ns=expires,
+        lapses=finding.until == "period",
         epoch=session.epoch,
         scope_of_block="loop" if loop else "all",
         loop=loop,

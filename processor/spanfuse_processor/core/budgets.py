@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final
 
 from spanfuse_processor.core.accounts import ALL, Account, Accounts
 from spanfuse_processor.core.finding import Finding, action_of
-from spanfuse_schemas import Budget, Charge, Evidence
+from spanfuse_schemas import Budget, BudgetOrder, Charge, Evidence
 from spanfuse_schemas.budget import ANYBODY, NANO, Share, Unit
 from spanfuse_schemas.charge import QUARTER_NS
 from spanfuse_schemas.periods import FOREVER_NS, Period, zone
@@ -20,6 +21,19 @@ _OF_UNIT: Final[dict[Unit, int]] = {"usd": 0, "tokens": 1, "steps": 2}
 _UNITS: Final[dict[Unit, str]] = {"usd": "USD", "tokens": "tokens", "steps": "calls"}
 LEAST_S: Final = 60
 """A rate is taken over at least this long, seconds: the first two calls of a day tell nothing of the day."""
+
+
+@dataclass(slots=True, frozen=True)
+class Ordered:
+    """What became of an operator's order."""
+
+    order: BudgetOrder
+    done: bool
+    """Carried out now."""
+    why: str = ""
+    """If not: why."""
+    account: dict[str, Any] = field(default_factory=dict)
+    """The account afterwards; see `row`."""
 
 
 def parts_of(charge: Charge) -> Iterator[tuple[int, Amounts]]:
@@ -83,9 +97,13 @@ def row(accounts: Accounts | None, share: Share, now_ns: int) -> dict[str, Any]:
     """An account as it is listed. `used` is a share of the limit; `status` is `ok`, `warning` (a threshold is reached) or
     `exhausted`; `projected_ns` see there."""
     accounts = accounts or Accounts()
+    period = share.budget.period_at(max(now_ns, accounts.clock_ns))
+    return row_of(share, period, accounts.at(share.budget, period), accounts.limit(share.budget), now_ns)
+
+
+def row_of(share: Share, period: Period, account: Account, limit: int, now_ns: int) -> dict[str, Any]:
+    """The same of an account at hand."""
     budget = share.budget
-    period = budget.period_at(max(now_ns, accounts.clock_ns))
-    account, limit = accounts.at(budget, period), accounts.limit(budget)
     warns = any(account.spent * ALL >= level * limit for level in _levels(budget))
     status = "exhausted" if account.spent >= limit else "warning" if warns else "ok"
     return {
@@ -107,6 +125,17 @@ def row(accounts: Accounts | None, share: Share, now_ns: int) -> dict[str, Any]:
 def amount(unit: Unit, value: int) -> str:
     """An amount for people."""
     return f"${value / NANO:,.4f}" if unit == "usd" else f"{value:,} {_UNITS[unit]}"
+
+
+def named(shares: Iterable[Share], name: str) -> Share | None:
+    """The budget of that name, if it holds here."""
+    return next((share for share in shares if share.budget.name == name), None)
+
+
+def ordered_by(order: BudgetOrder) -> str:
+    """What is said of an order that has released something."""
+    by = f" by {order.actor}" if order.actor else ""
+    return f"Budget `{order.budget}`: {order.action}{by}."
 
 
 def described(budget: Budget) -> str:

@@ -34,8 +34,10 @@ class Finding:
     """Hamming distance within which an input with a SimHash still belongs to the loop, bits."""
     conditional: bool = False
     """The loop completes only with the next call."""
-    until: Literal["cooldown", "reset"] = "cooldown"
+    until: Literal["cooldown", "reset", "period"] = "cooldown"
     """What ends a block."""
+    ends_ns: int = 0
+    """When the period ends, nanoseconds since the Unix epoch."""
 
 
 def action_of(mode: Mode) -> DetectionAction:

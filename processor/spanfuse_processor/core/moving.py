@@ -89,6 +89,8 @@ def arrive(state: SessionState, moved: Moved, mode: Mode, wait_s: float) -> list
             state.lanes[agent] = _one_run(state.lanes[agent], run, wait_s)
         elif len(state.lanes) < MAX_LANES:
             state.lanes[agent] = run
+    if state.budgets is not None and other.budgets is not None:
+        state.budgets.take_over(other.budgets)
     for name in RECORDS:
         if name not in _APART and getattr(state, name) is None:
             setattr(state, name, getattr(other, name))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from spanfuse_processor.core import breaker, moving
+from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.charges import Ledger, owner_of
 from spanfuse_processor.core.circuit import is_told, reset_by
 from spanfuse_processor.core.detectors import Detector, Watchers, sight, watching
@@ -18,8 +20,9 @@ from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.recent import Counted
 from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
 from spanfuse_processor.core.session import MAX_TOOLS, OTHER, SessionState
+from spanfuse_processor.core.session_budgets import SessionBudgets
 from spanfuse_processor.core.turn import Turn, fold
-from spanfuse_schemas import Alias, Call, CallBatch, Charge, Decision, Detection, Moved, Policy, Rules
+from spanfuse_schemas import Alias, BudgetOrder, Call, CallBatch, Charge, Decision, Detection, Moved, Policy, Rules
 
 Load = Callable[[str], SessionState | None]
 """Gives the live state of a session, a new one included; none if the batch at hand was applied to it before."""
@@ -50,6 +53,8 @@ class Outcome:
     """Calls of traces that belong to sessions which live elsewhere."""
     touched: dict[str, SessionState] = field(default_factory=dict)
     """The sessions whose state changed."""
+    orders: list[Ordered] = field(default_factory=list)
+    """What became of orders about budgets."""
 
 
 class _Run:
@@ -86,6 +91,7 @@ class Pipeline:
     def policy(self, policy: Policy) -> None:
         self._policy = policy
         self._book = RuleBook(policy)
+        self._purses = SessionBudgets(policy)
         self._all_traces = any(budget.scope == "trace" for budget in policy.budgets)
         self._watchers: dict[tuple[int, bool], tuple[Rules, Watchers]] = {}
 
@@ -98,7 +104,7 @@ class Pipeline:
         offset: int,
         lives_here: Callable[[str], bool] = lambda session: True,
     ) -> Outcome:
-        """Apply a batch: what comes from elsewhere, its resets, then its calls in order, then what they turn out to be.
+        """Apply a batch: what comes from elsewhere, its resets and orders, its calls in order, then what they turn out to be.
 
         Args:
             load: gives the states.
@@ -116,12 +122,38 @@ class Pipeline:
             if state is not None:
                 out.touched[name] = state
                 out.decisions.append(self.reset(state, reset.at_ns, reset.actor))
+        for order in batch.orders:
+            self._order(order, run)
         for call in batch.calls:
             self._one(call, run)
         for alias in batch.aliases:
             self._know(alias, run)
         out.charges = run.ledger.charges(source, offset)
         return out
+
+    def _order(self, order: BudgetOrder, run: _Run) -> None:
+        """Do what an operator has ordered about a budget of a session."""
+        kind, _, name = order.scope.partition(":")
+        state = run.state(name) if kind == "session" else None
+        if state is None:
+            run.out.orders.append(Ordered(order, False, "done before" if kind == "session" else "not of a session"))
+            return
+        ordered, told = self._purses.carry_out(state, order, self._rules_of(state))
+        run.out.orders.append(ordered)
+        run.out.decisions += told
+        if ordered.done:
+            run.out.touched[name] = state
+
+    def accounts(self, session: SessionState, now_ns: int) -> list[dict[str, Any]]:
+        """The accounts of a session in the running periods; see `core.budgets.row`."""
+        return self._purses.accounts(session, self._rules_of(session), now_ns)
+
+    def look(self, session: SessionState, now_ns: int) -> Decision | None:
+        """Time has passed, or the policy was changed: what of a budget stands against a session no longer is released."""
+        return self._purses.look(session, self._rules_of(session), now_ns)
+
+    def _rules_of(self, session: SessionState) -> Rules:
+        return self._book.of(session.roster.first if session.roster is not None else "", "")
 
     def _one(self, call: Call, run: _Run) -> None:
         state = run.state(call.session)
@@ -217,6 +249,9 @@ class Pipeline:
             session.recent.add(counted)
         out.counted += 1
         _count(session, call)
+        if call.kind == "llm":
+            for found in self._purses.spend(session, call):
+                out.detections.append(_detection(session, call, found, f"-{found.evidence.threshold:g}"))
         turn = fold(session, call, self._book)
         if call.called and not turn.again:
             _count_tools(session, call, turn.rules.limits.max_tool_calls)
@@ -235,6 +270,8 @@ class Pipeline:
         findings = [found for detect in watchers if (found := detect(session, turn)) is not None]
         if findings:
             self._tell(session, turn, findings, out)
+        if session.budgets is not None and (asked := self._purses.asked(session, turn.call.end_ns)) is not None:
+            findings.append(asked)
         if findings or session.decision is not None:
             out.decisions += breaker.judge(session, turn, findings, self._policy.mode)
 
@@ -282,9 +319,9 @@ def _count_tools(session: SessionState, call: Call, capped: Collection[str]) -> 
         counts[name] = counts.get(name, 0) + 1
 
 
-def _detection(session: SessionState, call: Call, found: Finding) -> Detection:
+def _detection(session: SessionState, call: Call, found: Finding, which: str = "") -> Detection:
     return Detection(
-        id=f"{call.span_id}-{found.rule}-{found.action}{'-foreseen' if found.conditional else ''}",
+        id=f"{call.span_id}-{found.rule}-{found.action}{'-foreseen' if found.conditional else ''}{which}",
         rule=found.rule,
         action=found.action,
         mode=found.mode,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from spanfuse_processor.core import packing, snapshots
+from spanfuse_processor.core.accounts import Accounts
 from spanfuse_processor.core.pace import Burn, ContextTiers, Creep, Failures, Idle, Minutes, Velocity
 from spanfuse_processor.core.recent import Recent
 from spanfuse_processor.core.seen import SeenSpans
@@ -138,6 +139,7 @@ RECORDS: Final[dict[str, type[Any]]] = {
     "context": ContextTiers,
     "failures": Failures,
     "strayed": Strayed,
+    "budgets": Accounts,
     "past": Past,
     "ways": Way,
 }
@@ -159,7 +161,7 @@ class SessionState:
     """What the rules remember of a session. Hashes are 64-bit integers, money is nano-dollars, times are nanoseconds."""
 
     __slots__ = (
-        "awaited", "calls",
+        "awaited", "budgets", "calls",
         "context",
         "cooldown_s",
         "cost_nano_usd",
@@ -241,6 +243,8 @@ class SessionState:
         self.epoch = 0
         self.refusals: Refusals | None = None
         self.pages: Pages | None = None
+        self.budgets: Accounts | None = None
+        """What was spent of its budgets beside `budget.session`, and what was ordered about any of them."""
         self.past: Past | None = None
         """Before the last reset; none if there was none, or nothing before it."""
         self.ways: Way | None = None
@@ -252,10 +256,12 @@ class SessionState:
 
     def forget(self) -> None:
         """Start afresh, but for the spans already counted, where they belong, the epoch, when the session was last heard of,
-        and what its agent's baseline knows it by."""
-        kept = self.seen, self.recent, self.ways, self.epoch, self.last_ns, self._ended()
+        what was ordered about its budgets, and what its agent's baseline knows it by."""
+        kept = self.seen, self.recent, self.ways, self.epoch, self.last_ns, self.budgets, self._ended()
         self.__init__(self.key)  # type: ignore[misc]
-        self.seen, self.recent, self.ways, self.epoch, self.last_ns, self.past = kept
+        self.seen, self.recent, self.ways, self.epoch, self.last_ns, self.budgets, self.past = kept
+        if self.budgets is not None:
+            self.budgets.forget()
 
     def _ended(self) -> Past | None:
         if not self.calls:

@@ -17,9 +17,10 @@ from typing import Any, Final, TypeVar
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.core import breaker
+from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.scopes import leaderboard
-from spanfuse_processor.core.scopes.stage import Ordered, ScopeOutcome, ScopeStage
+from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError, StateError, UnavailableError
@@ -92,7 +93,7 @@ class Engine:
         self._normaliser = normaliser_of(config, self.prices)
         self._turn = asyncio.Lock()
         self._due: dict[str, int] = {}
-        """Scope → when something of its budgets changes by itself."""
+        """Key → when something of its budgets changes by itself."""
         self._follow_mode()
         self._follow_budgets()
 
@@ -202,8 +203,11 @@ class Engine:
         decisions, detections = outcome.decisions + second.decisions, outcome.detections + second.detections
         scopes = [(state, at_ns + self._stage.kept_ns(state)) for state in second.touched.values()]
         self.store.commit(Changes(outcome.touched.values(), decisions, detections, counts, at_ns, scopes))
-        for state in second.touched.values():
-            self._note_due(state)
+        for key, scope in second.touched.items():
+            self._note_due(key, scope.due_ns())
+        for name, session in outcome.touched.items():
+            held = session.decision
+            self._note_due(f"session:{name}", (held.expires_at_ns or 0) if held is not None and held.lapses else 0)
         self.sessions.committed()
         self.scopes.committed()
         self.counters.add(counts)
@@ -265,44 +269,68 @@ class Engine:
         Raises:
             UnavailableError: the storage failed; nothing is changed.
         """
+        first, second = Outcome(), ScopeOutcome()
         try:
-            second = self._stage.carry_out([order], self.scopes.load)
-            self._commit(Outcome(), _told(second), order.at_ns, second)
+            if order.scope.startswith("session:"):
+                batch, offset = CallBatch.model_construct(orders=(order,)), self.counters["batches"]
+                first = self._pipeline.process(batch, self.sessions.load, source=SOURCE, offset=offset)
+            else:
+                second = self._stage.carry_out([order], self.scopes.load)
+            (ordered,) = (*first.orders, *second.orders)
+            if ordered.done:
+                self._commit(first, _told(first, second), order.at_ns, second)
+            else:
+                self._rolled_back()
         except BaseException:
             self._rolled_back()
             raise
-        (ordered,) = second.orders
         self.counters.add({"budget_orders" if ordered.done else "refused_orders": 1})
         return ordered
 
     def accounts(self, scope: str, now_ns: int) -> list[dict[str, Any]]:
         """The accounts of a scope such as `user:u-7` in the periods that run, also of one that was never seen."""
+        kind, _, name = scope.partition(":")
+        if kind == "session":
+            return self._pipeline.accounts(self.sessions.known(name) or self.sessions.fresh(name), now_ns)
         return self._stage.accounts(scope, self.scopes.known(scope), now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Release what budgets hold back no longer, and hold what an extension held up."""
-        due = [scope for scope, at_ns in self._due.items() if at_ns <= now_ns][:EXPIRE_AT_ONCE]
+        due = [key for key, at_ns in self._due.items() if at_ns <= now_ns][:EXPIRE_AT_ONCE]
         if due:
             self._look(due, now_ns)
 
-    def _look(self, scopes: Sequence[str], now_ns: int) -> None:
+    def _look(self, keys: Sequence[str], now_ns: int) -> None:
+        sessions = [key.removeprefix("session:") for key in keys if key.startswith("session:")]
         try:
-            second = self._stage.tick([self.scopes.load(scope) for scope in scopes], now_ns)
-            self._commit(Outcome(), _told(second), now_ns, second)
+            first = self._look_at_sessions(sessions, now_ns)
+            scopes = [self.scopes.load(key) for key in keys if not key.startswith("session:")]
+            second = self._stage.tick(scopes, now_ns)
+            self._commit(first, _told(first, second), now_ns, second)
         except BaseException:
             self._rolled_back()
             raise
 
-    def _note_due(self, state: ScopeState) -> None:
-        due_ns = state.due_ns() if state.budgets is not None or state.blocked is not None else 0
+    def _look_at_sessions(self, sessions: Sequence[str], now_ns: int) -> Outcome:
+        found = Outcome()
+        for name in sessions:
+            state = self.sessions.load(name)
+            released = self._pipeline.look(state, now_ns)
+            if released is not None:
+                found.decisions.append(released)
+                found.touched[name] = state
+            self._due.pop(f"session:{name}", None)
+        return found
+
+    def _note_due(self, key: str, due_ns: int) -> None:
         if due_ns:
-            self._due[state.key] = due_ns
+            self._due[key] = due_ns
         else:
-            self._due.pop(state.key, None)
+            self._due.pop(key, None)
 
     def _follow_budgets(self) -> None:
         """Blocks of budgets under another policy: a limit that was raised, or is gone, holds nobody back."""
-        held = [d for d in self.board.decisions() if d.rule.startswith("budget.") and not d.key.startswith("session:")]
+        held = [d for d in self.board.decisions() if d.rule.startswith("budget.")]
         for at in range(0, len(held), EXPIRE_AT_ONCE):
             self._look([decision.key for decision in held[at : at + EXPIRE_AT_ONCE]], time.time_ns())
 
@@ -411,9 +439,9 @@ def _counts(outcome: Outcome, second: ScopeOutcome) -> dict[str, int]:
     }
 
 
-def _told(second: ScopeOutcome) -> dict[str, int]:
-    found = Counter(f"detections/{detection.rule}" for detection in second.detections)
-    return {"decisions": len(second.decisions), **found}
+def _told(first: Outcome, second: ScopeOutcome) -> dict[str, int]:
+    found = Counter(f"detections/{detection.rule}" for detection in (*first.detections, *second.detections))
+    return {"decisions": len(first.decisions) + len(second.decisions), **found}
 
 
 def _restored(stored: list[bytes]) -> Iterator[ScopeState]:

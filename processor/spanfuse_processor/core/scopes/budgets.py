@@ -7,7 +7,7 @@ ends, the other is told, as far as it still holds: none unlocks the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from spanfuse_processor.core import budgets
 from spanfuse_processor.core.accounts import Accounts
@@ -138,8 +138,3 @@ def _weight(share: Share, accounts: Accounts) -> tuple[bool, int, float]:
     period = budget.period_at(accounts.clock_ns)
     used = accounts.at(budget, period).spent / accounts.limit(budget)
     return budget.mode == "block", period.end_ns, used
-
-
-def named(shares: Iterable[Share], name: str) -> Budget | None:
-    """The budget of that name, if it holds here."""
-    return next((share.budget for share in shares if share.budget.name == name), None)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spanfuse_processor.core.budgets import row
+from spanfuse_processor.core.budgets import Ordered, named, ordered_by, row
 from spanfuse_processor.core.circuit import is_told, reset_by
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.rules import RuleBook
@@ -32,19 +32,6 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
 }
 """Kind of scope → its rules, in order; the first that asks for something decides. `adaptive` judges sessions of agents, and so
 has another shape."""
-
-
-@dataclass(slots=True, frozen=True)
-class Ordered:
-    """What became of an operator's order."""
-
-    order: BudgetOrder
-    done: bool
-    """Carried out now."""
-    why: str
-    """If not: why."""
-    account: dict[str, Any] = field(default_factory=dict)
-    """The account afterwards; see `core.budgets.row`."""
 
 
 @dataclass(slots=True)
@@ -114,18 +101,17 @@ class ScopeStage:
         out = ScopeOutcome()
         for order in orders:
             shares = self._shares(order.scope)
-            budget = budgets.named(shares, order.budget)
-            state = load(order.scope) if budget is not None else None
-            if budget is None or state is None:
-                why = f"no budget {order.budget} holds for {order.scope}" if budget is None else "done before"
+            share = named(shares, order.budget)
+            state = load(order.scope) if share is not None else None
+            if share is None or state is None:
+                why = f"no budget {order.budget} holds for {order.scope}" if share is None else "done before"
                 out.orders.append(Ordered(order, False, why))
                 continue
-            before, done = state.standing, budgets.carry_out(state, order, budget)
+            before, done = state.standing, budgets.carry_out(state, order, share.budget)
             if done:
-                by = f" by {order.actor}" if order.actor else ""
-                self._look(state, before, shares, order.at_ns, f"Budget `{budget.name}`: {order.action}{by}.", out)
-            account = next(r for r in self.accounts(order.scope, state, order.at_ns) if r["budget"] == budget.name)
-            out.orders.append(Ordered(order, done, "" if done else "done before", account))
+                self._look(state, before, shares, order.at_ns, ordered_by(order), out)
+            why = "" if done else "done before"
+            out.orders.append(Ordered(order, done, why, row(state.budgets, share, order.at_ns)))
         return out
 
     def tick(self, states: Iterable[ScopeState], now_ns: int) -> ScopeOutcome:

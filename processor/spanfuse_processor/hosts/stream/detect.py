@@ -101,6 +101,8 @@ class Detector(Hop[CallBatch]):
         counters["moved"] += len(outcome.taken) + len(outcome.moved)
         counters["redelivered"] += outcome.redelivered
         counters["batches"] += bool(outcome.charges)
+        for one in outcome.orders:
+            counters["budget_orders" if one.done else "refused_orders"] += 1
         self._count_found(outcome.decisions, outcome.detections)
         counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
 
@@ -108,8 +110,15 @@ class Detector(Hop[CallBatch]):
 def _named(batch: CallBatch) -> list[str]:
     """Sessions that a batch may change."""
     reset = [r.key.removeprefix("session:") for r in batch.resets if r.key.startswith("session:")]
+    ordered = [o.scope.removeprefix("session:") for o in batch.orders if o.scope.startswith("session:")]
     aliases = [name for alias in batch.aliases for name in (alias.session, alias.into) if name]
-    return [*reset, *aliases, *(call.session for call in batch.calls), *(moved.session for moved in batch.moved)]
+    return [
+        *reset,
+        *ordered,
+        *aliases,
+        *(call.session for call in batch.calls),
+        *(moved.session for moved in batch.moved),
+    ]
 
 
 def _cleared(unknown: list[Reset], mode: Mode) -> list[Out]:
