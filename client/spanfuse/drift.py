@@ -32,19 +32,22 @@ _FOUND: Final[dict[tuple[int, int], tuple[Passage, ...]]] = {}
 _MAX_FOUND: Final = 8_192
 
 
-def sketch(messages: Sequence[Any], reply: Iterable[Any] | None, system: Any = None) -> Drift | None:
+def sketch(
+    messages: Sequence[Any], reply: Iterable[Any] | None, system: Any = None, *, turns: bool = True
+) -> Drift | None:
     """The sketch of one call.
 
     Args:
         messages: its input messages, the whole history.
         reply: its output messages; none: unknown.
         system: instructions of the system that are kept apart from the messages.
+        turns: whether to measure how far a new user turn is from earlier ones, too.
 
     Returns:
         None where there is nothing to tell, which is nearly always.
     """
     led = _led(messages, reply, system) if reply else {}
-    turned = _turned(messages)
+    turned = _turned(messages) if turns else {}
     return Drift(**led, **turned) if led or turned else None
 
 

@@ -109,7 +109,7 @@ class Conversation:
 
 def is_spoken(messages: Sequence[Message]) -> bool:
     """Whether there is a message of somebody among results of tools."""
-    return len({m.role == "tool" for m in messages}) > 1
+    return len(messages) > 1 and len({m.role == "tool" for m in messages}) > 1
 
 
 def read_messages(messages: Iterable[Any]) -> Conversation:
@@ -215,8 +215,8 @@ def read_actions(messages: Iterable[Any]) -> tuple[Action, ...]:
     for item in reversed(items):
         content = content_of(body_of(item), thoughts=False)
         if content and not (isinstance(content, str) and content.isspace()):
-            return (Action(print=print_of(content)),)
-    return (Action(print=print_of("")),) if items else ()
+            return (Action.made(print=print_of(content)),)
+    return (Action.made(print=print_of("")),) if items else ()
 
 
 def new_input(messages: Iterable[Any] | None = None, prompt: Any = None) -> Fingerprint | None:
@@ -250,7 +250,7 @@ def _action(call: Mapping[str, Any], *, alone: bool = False) -> Action:
     tool, given = _named(call)
     kept = kept_of(tool, given)
     more = {"fields": kept.fields, "meaning": kept.meaning} if alone else {}
-    return Action(tool=tool, print=kept.print, wording=kept.wording, call_id=name_of(call, _CALL_ID_KEYS), **more)
+    return Action.made(tool=tool, print=kept.print, wording=kept.wording, call_id=name_of(call, _CALL_ID_KEYS), **more)
 
 
 def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Message]:
@@ -263,7 +263,7 @@ def _new_messages(item: Mapping[str, Any], tools: Mapping[str, str]) -> list[Mes
     found = [_result(part, tools) for part in results]
     content = body if isinstance(body, str) else joined(parts)
     if not results or content:
-        found.append(Message(role=role, print=print_of("" if body is None else content)))
+        found.append(Message.made(role=role, print=print_of("" if body is None else content)))
     return found
 
 
@@ -278,7 +278,7 @@ def _result(part: Mapping[str, Any], tools: Mapping[str, str]) -> Message:
     """The answer of a tool: a content part, or a whole message of role `tool`."""
     value = _value_of(part)
     call_id = name_of(part, _CALL_ID_KEYS)
-    return Message(
+    return Message.made(
         role="tool",
         print=print_of(value),
         tool=name_of(part, _NAME_KEYS) or tools.get(call_id, ""),

@@ -26,7 +26,7 @@ def call_prints(messages: Iterable[Any] | None, reply: Iterable[Any] | None, sys
     """
     actions = () if reply is None else few(read_actions(reply))
     if messages is None:
-        return Prints(actions=actions)
+        return Prints.made(actions=actions)
     items = messages if isinstance(messages, Sequence) and not isinstance(messages, str) else list(messages)
     return input_prints(items, actions).model_copy(update={"drift": sketch(items, reply, system)})
 
@@ -36,8 +36,8 @@ def input_prints(messages: Sequence[Any], actions: tuple[Action, ...] = ()) -> P
     read = read_messages(messages)
     if len(read.messages) > MAX_ITEMS:  # as good as truncated
         size = sum(m.print.size for m in read.messages)
-        return Prints(history=read.history, input=Fingerprint(size=size), actions=actions)
-    return Prints(
+        return Prints.made(history=read.history, input=Fingerprint(size=size), actions=actions)
+    return Prints.made(
         history=read.history, system=read.system, messages=read.messages, prior=few(read.prior), actions=actions
     )
 
@@ -46,7 +46,7 @@ def few(actions: tuple[Action, ...]) -> tuple[Action, ...]:
     """Actions, or what stands for too many."""
     if len(actions) <= MAX_ITEMS:
         return actions
-    return (Action(tool=actions[0].tool, print=Fingerprint(size=sum(a.print.size for a in actions))),)
+    return (Action.made(tool=actions[0].tool, print=Fingerprint(size=sum(a.print.size for a in actions))),)
 
 
 def tool_prints(tool: str, arguments: Any, result: Any, call_id: str = "") -> Prints:
@@ -60,7 +60,7 @@ def tool_prints(tool: str, arguments: Any, result: Any, call_id: str = "") -> Pr
     """
     given, plain = unwrapped(arguments), unwrapped(result)
     kept = kept_of(tool, given)
-    action = Action(
+    action = Action.made(
         tool=normal_name(tool),
         print=Fingerprint() if arguments is None else print_of("") if given == "" else kept.print,
         call_id=normal_name(call_id),
@@ -68,7 +68,7 @@ def tool_prints(tool: str, arguments: Any, result: Any, call_id: str = "") -> Pr
         fields=kept.fields,
         meaning=kept.meaning,
     )
-    return Prints(
+    return Prints.made(
         actions=(action,),
         output=None if plain is None else _print(plain),
         failed=looks_failed(plain),

@@ -62,6 +62,10 @@ class Fingerprint(str):
         """Length of the raw text, characters."""
         return int(self.rpartition(":")[2])
 
+    def rehashed(self, exact: str, canon: str) -> Self:
+        """One of the same length and likeness with other hashes, where the identity is known."""
+        return type(self)(f"{exact}{canon}{self[32:]}")
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = core_schema.str_schema(pattern=r"^(?:[0-9a-f]{32}(?:[0-9a-f]{16})?)?:[0-9]{1,12}$")

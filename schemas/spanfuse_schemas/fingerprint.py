@@ -162,13 +162,17 @@ def _canonical_or_raw(value: Any, raw: str) -> str:
         return raw
 
 
-def _combine(parts: list[tuple[str, str, str]]) -> tuple[str, str]:
-    """Exact and canonical hash of tagged hashes; empty where one of them is unknown."""
-    if not all(exact and canon for _, exact, canon in parts):
-        return "", ""
-    exact, canon = ("\n".join([f"{part[0]} {part[i]}" for part in parts]) for i in (1, 2))
-    found = exact_hash(exact)
-    return found, found if canon == exact else exact_hash(canon)
+def _joined(parts: list[tuple[str, Fingerprint]]) -> Fingerprint:
+    """One fingerprint of tagged ones. Its identity is unknown where one of theirs is; only a single one has a near hash."""
+    if not all(found.exact for _, found in parts):
+        return Fingerprint(size=sum([found.size for _, found in parts]))
+    exact = "\n".join([f"{tag} {found.exact}" for tag, found in parts])
+    canon = "\n".join([f"{tag} {found.canon}" for tag, found in parts])
+    hashed = exact_hash(exact)
+    hashes = hashed, hashed if canon == exact else exact_hash(canon)
+    if len(parts) == 1:
+        return parts[0][1].rehashed(*hashes)
+    return Fingerprint(exact=hashes[0], canon=hashes[1], size=sum([found.size for _, found in parts]))
 
 
 def input_print(messages: Iterable[Message]) -> Fingerprint | None:
@@ -181,16 +185,14 @@ def input_print(messages: Iterable[Message]) -> Fingerprint | None:
         return None
     if len(found) > 1:
         found.sort(key=lambda m: (m.print.canon, m.print.exact) if m.role == "tool" else ("", ""))
-    exact, canon = _combine([("tool" if m.role == "tool" else "text", m.print.exact, m.print.canon) for m in found])
-    near = found[0].print.near if len(found) == 1 else ""
-    return Fingerprint(exact=exact, canon=canon, near=near, size=sum(m.print.size for m in found))
+    return _joined([("tool" if m.role == "tool" else "text", m.print) for m in found])
 
 
 def action_print(actions: Iterable[Action]) -> Fingerprint | None:
     """Fingerprint of the actions of one turn together, in any order; `None` where there are none."""
-    found = sorted(actions, key=lambda a: (a.tool, a.print.canon, a.print.exact))
+    found = list(actions)
     if not found:
         return None
-    exact, canon = _combine([(a.tool or "text", a.print.exact, a.print.canon) for a in found])
-    near = found[0].print.near if len(found) == 1 else ""
-    return Fingerprint(exact=exact, canon=canon, near=near, size=sum(a.print.size for a in found))
+    if len(found) > 1:
+        found.sort(key=lambda a: (a.tool, a.print.canon, a.print.exact))
+    return _joined([(a.tool or "text", a.print) for a in found])

@@ -16,7 +16,14 @@ def normaliser_of(config: Config, prices: Prices) -> Normaliser:
     """Makes calls of spans as the configuration says."""
     _prepare(config)
     whose = config.identity
-    return Normaliser(prices, Whose(whose.session, whose.user, whose.team, whose.agent, whose.session_within))
+    known = Whose(whose.session, whose.user, whose.team, whose.agent, whose.session_within)
+    return Normaliser(prices, known, turns=_turns_count(config))
+
+
+def _turns_count(config: Config) -> bool:
+    """Whether anybody is told of user turns that are far from the first, which takes time to measure."""
+    modes = [override.rules.get("safety_drift", {}).get("mode", "off") for override in config.policies]
+    return any(mode != "off" for mode in (config.detectors.safety_drift.mode, *modes))
 
 
 def _prepare(config: Config) -> None:

@@ -59,14 +59,14 @@ class Content:
             "restates": any(m.restates for m in prints.messages),
             "echoes": prints.echoes or (bool(prints.messages) and all(m.echoes for m in prints.messages)),
             "answers": action_print(prints.prior),
-            "answered": tuple(a.tool for a in prints.prior if a.tool),
+            "answered": tuple([a.tool for a in prints.prior if a.tool]),
             "spoken": is_spoken(prints.messages),
             "wording": one.wording if one else "",
             "fields": one.fields if one else "",
             "meaning": one.meaning if one else "",
             "asks": prints.actions[0].wording if len(prints.actions) == 1 and prints.output is None else "",
             "action": action_print(prints.actions),
-            "called": tuple(a.tool for a in prints.actions if a.tool),
+            "called": tuple([a.tool for a in prints.actions if a.tool]),
             "output": prints.output,
             "drift": self.drift or prints.drift,
         }
@@ -115,8 +115,12 @@ def _named(action: Action) -> Action:
     return action.model_copy(update={"tool": normal_name(action.tool), "call_id": normal_name(action.call_id)})
 
 
-def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Content:
-    """Of a model call."""
+def model_content(span: Span, dialect: Dialect, counters: Counter[str], *, turns: bool = True) -> Content:
+    """Of a model call.
+
+    Args:
+        turns: whether to measure how far a new user turn is from earlier ones.
+    """
     messages = read_sources(dialect.input, span, "user")
     reply = read_sources(dialect.output, span, "assistant")
     if span.status_code == STATUS_ERROR and isinstance(reply, list) and not any(map(says, reply)):
@@ -130,7 +134,7 @@ def model_content(span: Span, dialect: Dialect, counters: Counter[str]) -> Conte
         counters["content_truncated"] += 1
     actions = () if reply is None else (Action(print=Fingerprint()),) if isinstance(reply, Cut) else read_actions(reply)
     prints = _with_input(messages, few(actions))
-    return Content("content", prints, messages, reply, drift=_drift(span, messages, reply, counters))
+    return Content("content", prints, messages, reply, drift=_drift(span, messages, reply, counters, turns))
 
 
 def _is_left_out(messages: Messages) -> bool:
@@ -139,7 +143,8 @@ def _is_left_out(messages: Messages) -> bool:
     if not isinstance(messages, list):
         return False
     todo: list[Any] = list(messages)
-    for item in todo:  # it grows while it is walked
+    while todo:  # from the end, into the depth: the first text that is found ends it
+        item = todo.pop()
         if isinstance(item, dict):
             todo += [value for key, value in item.items() if key not in _SHAPE]
         elif isinstance(item, (list, tuple)):
@@ -149,12 +154,12 @@ def _is_left_out(messages: Messages) -> bool:
     return bool(messages)
 
 
-def _drift(span: Span, messages: Messages, reply: Messages, counters: Counter[str]) -> Drift | None:
+def _drift(span: Span, messages: Messages, reply: Messages, counters: Counter[str], turns: bool) -> Drift | None:
     """What cannot be told is unknown, which is no drift: a call counts with or without it."""
     if messages is None or isinstance(messages, Cut) or isinstance(reply, Cut):
         return None
     try:
-        return sketch(messages, reply, find(span.attributes, SYSTEM, span.events))
+        return sketch(messages, reply, find(span.attributes, SYSTEM, span.events), turns=turns)
     except Exception:
         counters["drift_unknown"] += 1
         return None

@@ -47,7 +47,8 @@ _CLIENT_TYPE: Final = re.compile(
 
 def error_type(span: Span) -> str:
     """`error.type`, else the type of the exception that was recorded, else `error`; empty for a success."""
-    stated = _CLASS.sub(r"\1", bounded(span.attributes.get("error.type")))
+    stated = bounded(span.attributes.get("error.type"))
+    stated = _CLASS.sub(r"\1", stated) if stated else ""
     if span.status_code != STATUS_ERROR and not stated and not any(span.attributes.get(k) == v for k, v in _FAILED):
         return ""
     return stated or bounded(exception(span).get("exception.type")) or "error"

@@ -144,7 +144,7 @@ def id_of(value: Any, size: int) -> str:
     """An id of `size` bytes as lower-case hex."""
     if not isinstance(value, str):
         return ""
-    text = value.strip().lower()
+    text = value if value.isalnum() and value.islower() else value.strip().lower()
     if len(text) != 2 * size or not _HEX.fullmatch(text):
         text = _from_base64(value.strip(), size)
     return "" if not text.strip("0") else text
@@ -215,7 +215,14 @@ def _attributes(item: dict[str, Any]) -> dict[str, Any]:
 def _pairs(pairs: Any, depth: int) -> dict[str, Any]:
     if not isinstance(pairs, list):
         return {}
-    return {_text(p.get("key")): _value(p.get("value"), depth) for p in pairs if isinstance(p, dict)}
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        if isinstance(pair, dict):
+            key, value = pair.get("key"), pair.get("value")
+            # Nearly every attribute is a text under a text.
+            text = value.get("stringValue") if type(value) is dict and len(value) == 1 else None
+            found[key if type(key) is str else _text(key)] = text if type(text) is str else _value(value, depth)
+    return found
 
 
 def _value(value: Any, depth: int) -> Any:

@@ -95,14 +95,15 @@ class Normaliser:
     Args:
         prices: what a call costs where its span does not say.
         whose: reads whose a span is.
+        turns: whether to measure how far a new user turn is from earlier ones, for `safety_drift`.
     """
 
-    def __init__(self, prices: Pricing, whose: Whose = KNOWN) -> None:
+    def __init__(self, prices: Pricing, whose: Whose = KNOWN, *, turns: bool = True) -> None:
         self.counters: Counter[str] = Counter()
         """Spans that made no call, by reason (`agent`, `other`, `invalid`, `nested`, `failed`), and what was repaired."""
         self._failures: set[str] = set()
         self._costs = Costs(prices, self.counters)
-        self._whose = whose
+        self._whose, self._turns = whose, turns
         self._traces = Traces()
         self._twins = Twins()
         self._joiner = Joiner(self.counters)
@@ -278,7 +279,7 @@ class Normaliser:
 
     def _model_call(self, view: _View, received_ns: int) -> Candidate:
         span, dialect, _, _ = view
-        content = model_content(span, dialect, self.counters)
+        content = model_content(span, dialect, self.counters, turns=self._turns)
         error = error_type(span)
         provider, model = provider_and_model(span, dialect)
         base = self._base(view, received_ns)

@@ -70,8 +70,9 @@ def read_usage(span: Span, dialect: Dialect, messages: Any, reply: Any, ended: E
     brought = characters(reply) // CHARS_PER_TOKEN if no_output or broken else 0
     output = max(said.output or 0, brought, said.reasoning if no_output else 0)
     sent = no_input and (output or not broken)
-    found = said._replace(input=_sent(span, messages) if sent else said.input, output=output)
-    return Usage(_tokens(found), no_input or no_output or broken)
+    if sent or output != said.output:
+        said = said._replace(input=_sent(span, messages) if sent else said.input, output=output)
+    return Usage(_tokens(said), no_input or no_output or broken)
 
 
 class _Reported(NamedTuple):
