@@ -145,8 +145,12 @@ def readable(value: bytes) -> str | bytes:
 
 
 def name(attributes: dict[str, Any], keys: Keys) -> str:
-    """A name or id in its one form (`spanfuse_schemas.names`)."""
-    return bounded(find(attributes, keys))
+    """A name or id in its one form (`spanfuse_schemas.names`): the first that is not hidden."""
+    found = find(attributes, keys)
+    if is_hidden(found):
+        values = (find(attributes, (key,)) for key in keys)
+        found = next((value for value in values if value is not None and not is_hidden(value)), None)
+    return bounded(found)
 
 
 def bounded(value: Any) -> str:

@@ -93,6 +93,19 @@ def test_a_model_call_has_two_spans_in_the_versions_between() -> None:
     assert (found.tokens.input, found.content) == (1200, "content")
 
 
+def test_pieces_of_a_stream_stand_before_the_whole() -> None:
+    def message(finish: str, **part: Any) -> dict[str, Any]:
+        return {"role": "assistant", "parts": [part], "finish_reason": finish}
+
+    asked = {"type": "tool_call", "id": "f1", "name": TOOL}
+    begun = [message("", **asked, arguments=None)] * 2
+    whole = message("stop", **asked, arguments=ARGUMENTS)
+    assert calls_tool(call(generate_content(**{"gen_ai.output.messages": json.dumps([*begun, whole])})))
+    said = [message("", type="text", content=text) for text in ("It is ", "21 degrees.")]
+    said.append(message("stop", type="text", content=ANSWER))
+    assert answers(call(generate_content(**{"gen_ai.output.messages": json.dumps(said)})))
+
+
 def test_tokens_of_thoughts_are_beside_those_of_the_answer() -> None:
     """In 1.x, as Gemini counts them; the total tells."""
     usage = {

@@ -61,6 +61,11 @@ def test_semantic_kernels_messages_are_log_records() -> None:
     assert second.finish_reason == "stop"
 
 
+def test_a_stream_of_semantic_kernel_is_a_model_call() -> None:
+    named = {"gen_ai.operation.name": "chat.streaming_completions"}
+    assert call(chat(KERNEL, **named)).tokens.input == 1200
+
+
 def test_a_text_completion_has_its_prompt_as_a_record() -> None:
     prompt = SpanEvent("gen_ai.prompt", NOW_NS, {"body": ASKED})
     assert is_asked(call(chat(KERNEL, prompt, **{"gen_ai.operation.name": "text_completion"})))

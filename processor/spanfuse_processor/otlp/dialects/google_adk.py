@@ -17,7 +17,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Roles,
 )
 from spanfuse_processor.otlp.dialects.identity import AGENT
-from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Json
+from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Json, Streamed
 from spanfuse_processor.otlp.values import JsonKey
 
 _REQUEST: Final = "gcp.vertex.agent.llm_request"
@@ -33,7 +33,7 @@ GOOGLE_ADK: Final = Dialect(
         Roles(NAME, {"call_llm": "llm", "agent_run*": "agent", "invocation": "agent"}),
     ),
     input=(*INPUT, Json((JsonKey(_REQUEST, "contents"),))),
-    output=(*OUTPUT, Json((JsonKey(_RESPONSE, "content"),))),
+    output=(*map(Streamed, OUTPUT), Json((JsonKey(_RESPONSE, "content"),))),
     agent=(*AGENT, JsonKey(_REQUEST, "config.labels.adk_agent_name")),
     response_model=("gen_ai.response.model", JsonKey(_RESPONSE, "model_version")),
     cache_read=(*CACHE_READ, JsonKey(_RESPONSE, "usage_metadata.cached_content_token_count")),

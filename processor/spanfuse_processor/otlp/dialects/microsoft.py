@@ -19,7 +19,8 @@ SEMANTIC_KERNEL: Final = Dialect(
     scopes=("semantic_kernel*", "Microsoft.SemanticKernel*"),
     roles=(
         OPERATIONS,
-        Roles("gen_ai.operation.name", {"chat.completions": "llm", "text.completions": "llm"}),  # .NET
+        # .NET's word for it, and Python's for streams
+        Roles("gen_ai.operation.name", {"*completions": "llm"}),
     ),
     input=(*INPUT, Events({"gen_ai.prompt": "user"})),
     input_tokens=(*INPUT_TOKENS, "gen_ai.response.prompt_tokens"),

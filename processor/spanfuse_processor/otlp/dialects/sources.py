@@ -79,6 +79,27 @@ class Joined(NamedTuple):
         return texts if not isinstance(calls, list) else [*(texts or ()), *calls]
 
 
+class Streamed(NamedTuple):
+    """Messages of a reply that came in pieces, each a message without a `finish_reason`, behind which the whole stands once
+    more."""
+
+    source: Source
+
+    def read(self, span: Span, role: str) -> Messages:
+        found = self.source.read(span, role)
+        if not isinstance(found, list) or len(found) < 2 or not _ends(found[-1]):
+            return found
+        return [item for item in found[:-1] if not _is_piece(item)] + found[-1:]
+
+
+def _ends(item: Any) -> bool:
+    return isinstance(item, dict) and bool(item.get("finish_reason"))
+
+
+def _is_piece(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("finish_reason") == ""
+
+
 INPUT_EVENTS: Final = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
