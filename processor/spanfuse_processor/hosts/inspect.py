@@ -12,6 +12,7 @@ from spanfuse.parts import calls_of, mapping_of
 from spanfuse.prints import unwrapped
 from spanfuse_processor.hosts.spans import Reading, windows
 from spanfuse_processor.otlp.dialects import dialect_of
+from spanfuse_processor.otlp.dialects.forms import load_text
 from spanfuse_processor.otlp.dialects.sources import read_sources
 from spanfuse_processor.otlp.failure import error_type
 from spanfuse_processor.otlp.normalise import Normaliser
@@ -108,4 +109,4 @@ def _tool_calls(span: Span) -> list[dict[str, Any]]:
 
 def _arguments(span: Span) -> Any:
     """What a tool was executed with."""
-    return unwrapped(find(span.attributes, dialect_of(span).tool_arguments, span.events))
+    return unwrapped(load_text(find(span.attributes, dialect_of(span).tool_arguments, span.events)))

@@ -117,9 +117,19 @@ def _beside(candidates: Sequence[Candidate]) -> list[Pair]:
         if found.response_id:
             j = first.setdefault(found.response_id, i)
             if j != i and found.scope != candidates[j].scope and _overlap(found.call, candidates[j].call):
-                richer = _stays_outside(candidates[j].call, found.call)
+                richer = _standing(candidates[j].call) >= _standing(found.call)
                 pairs.append((i, j, True) if richer else (j, i, True))
     return pairs
+
+
+def _standing(call: Call) -> tuple[bool, bool, int]:
+    """Of two spans the one with content stays, then the one within a trace of what the agent does, then the earlier."""
+    return call.content != "structure", bool(call.parent_span_id), -call.start_ns
+
+
+def placing(call: Call) -> tuple[bool, bool, bool, int]:
+    """How well a span knows to which session its call belongs: it names it, or is within a trace of what the agent does."""
+    return call.session_source != "trace", bool(call.parent_span_id), call.content != "structure", -call.start_ns
 
 
 def _overlap(a: Call, b: Call) -> bool:
@@ -131,8 +141,9 @@ def _merged(keep: Candidate, other: Candidate) -> Candidate:
     call, more = keep.call, other.call
     update: dict[str, Any] = {f: getattr(more, f) for f in _LACKING if not getattr(call, f) and getattr(more, f)}
     update |= _usage(call, more)
-    if call.session_source == "trace" and more.session_source != "trace":
-        update |= {"session": more.session, "session_source": more.session_source}
+    if call.session_source == "trace" and more.session != call.session and placing(more) > placing(call):
+        source = "inherited" if more.session_source == "trace" else more.session_source
+        update |= {"session": more.session, "session_source": source}
     if call.error_type and not more.error_type:  # the call went well, and then something around it did not
         update |= {"error_type": "", "error_class": ""}
     merged = call.model_copy(update=update) if update else call

@@ -12,6 +12,7 @@ from spanfuse_processor.otlp.content import model_content, tool_content
 from spanfuse_processor.otlp.cost import Costs, Pricing
 from spanfuse_processor.otlp.dialects import dialect_of
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
+from spanfuse_processor.otlp.dialects.identity import named
 from spanfuse_processor.otlp.dialects.roles import role_of
 from spanfuse_processor.otlp.failure import error_class, error_type
 from spanfuse_processor.otlp.late import claims, remember, told
@@ -199,8 +200,10 @@ class Normaliser:
     def _verdict(self, span: Span, view: _View | None, at: int, read: _Read) -> Verdict:
         if view is None:
             return Verdict(span, "", "other", None, False, "it has no trace or span id, or cannot be read", None)
-        who = self._identity(view)
         kept, made = read.kept.get(at), read.made[at]
+        who = self._identity(view)
+        if kept is not None:  # with what another span of the call knows
+            who = {key: getattr(kept.call, key) for key in who}
         found = kept or made
         if made is None:
             reason = _NO_CALL.get(view.role, "it cannot be read")
@@ -227,7 +230,7 @@ class Normaliser:
             own.session,
             own.user,
             own.team,
-            own.agent or (_agent_span(span, dialect) if role == "agent" else ""),
+            own.agent or (named(_agent_span(span, dialect)) if role == "agent" else ""),
             own.made_up,
         )
         return _View(span, dialect, role, node)

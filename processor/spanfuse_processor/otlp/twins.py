@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from spanfuse_processor.otlp.nested import Candidate
+from spanfuse_processor.otlp.nested import Candidate, placing
 from spanfuse_schemas import Alias, Call
 from spanfuse_schemas.fingerprint import exact_hash
 
@@ -24,6 +24,7 @@ class _Known(NamedTuple):
     session: str
     start_ns: int
     end_ns: int
+    placing: tuple[bool, bool, bool, int]
 
 
 class Twins:
@@ -44,12 +45,13 @@ class Twins:
         if known.trace_id == call.trace_id or known.scope == found.scope or not _meet(known, call):
             return call, None
         same = call.model_copy(update={"session": known.session, "session_source": "inherited"})
-        knows_more = call.session_source != "trace" or call.content != "structure"
-        return same, _alias(known, call) if knows_more and known.session == f"trace:{known.trace_id}" else None
+        moves = known.session == f"trace:{known.trace_id}" and placing(call) > known.placing
+        return same, _alias(known, call) if moves else None
 
     def _remember(self, found: Candidate) -> None:
         call = found.call
-        self._known[call.response] = _Known(found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
+        place = (found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
+        self._known[call.response] = _Known(*place, placing(call))
         if len(self._known) > MAX_KEPT:
             self._known.popitem(last=False)
 

@@ -15,6 +15,9 @@ _USER_OF_PROCESS: Final[Keys] = ("user.id", "enduser.id")
 _TEAM_OF_PROCESS: Final[Keys] = ("team.id", "team", "department", "service.namespace")
 _UNNAMED: Final = "unknown_service"
 """What SDKs write for a service that nobody named."""
+_RESPONSE: Final = "resp_"
+"""How the ids of OpenAI's responses begin. Some libraries give the last one, to which the next request refers, as that of the
+conversation: each call would be a session of its own."""
 
 
 class Named(NamedTuple):
@@ -50,21 +53,26 @@ class Whose:
         self._session, self._user, self._team = tuple(session), tuple(user), tuple(team)
         self._agent, self._within = tuple(agent), tuple(within)
         self._sessions: Keys = self._session + identity.SESSION
+        self._chosen: Keys = tuple(key for key in self._sessions if key not in identity.MADE_UP)
         self._users: Keys = self._user + identity.USER
         self._teams: Keys = self._team + identity.TEAM
         self._attributes = identity.ATTRIBUTES.union(self._session, self._user, self._team)
 
     def of_span(self, attributes: dict[str, Any], dialect: Dialect, resource: dict[str, Any]) -> Named:
         """What a span says of itself."""
-        agent = (self._agent and name(attributes, self._agent)) or name(attributes, dialect.agent)
+        agent = (self._agent and name(attributes, self._agent)) or identity.named(name(attributes, dialect.agent))
         if attributes.keys().isdisjoint(self._attributes):  # most spans say nothing of the rest
             return Named(agent=agent)
-        session, made_up = name(attributes, self._sessions), ""
+        session, made_up = self._session_of(attributes), ""
         if dialect.quirks.made_up_session and session == name(attributes, identity.MADE_UP):
             session, made_up = "", session
         if self._within:
             session, made_up = self._full(session, resource), self._full(made_up, resource)
         return Named(session, name(attributes, self._users), name(attributes, self._teams), agent, made_up)
+
+    def _session_of(self, attributes: dict[str, Any]) -> str:
+        found = name(attributes, self._sessions)
+        return name(attributes, self._chosen) if found.startswith(_RESPONSE) else found
 
     def of_process(self, resource: dict[str, Any]) -> Named:
         """What a resource says of all its spans."""

@@ -87,7 +87,15 @@ AGENT: Final[Keys] = (
     "ai.telemetry.functionId",
 )
 
+NO_NAMES: Final = frozenset({"agent", "LangGraph", "RunnableSequence", "AgentExecutor"})
+"""What LangChain calls an agent that nobody named. They are those of many services, whose limits are not to be shared."""
+
 MADE_UP: Final[Keys] = ("gen_ai.conversation.id",)
 """What some libraries fill in where nobody named the session."""
 ATTRIBUTES: Final = frozenset(attributes_of((*SESSION, *USER, *TEAM)))
 """Without any of these a span says nothing of session, user and team."""
+
+
+def named(agent: str) -> str:
+    """The name of an agent, if it is one."""
+    return "" if agent in NO_NAMES else agent

@@ -1,4 +1,4 @@
-"""What a tool of LangChain brought is a message, which each instrumentation serialises in its own way."""
+"""What a model of LangChain said and what a tool brought are messages, which each instrumentation serialises in its own way."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import Final
 
 from spanfuse_processor.otlp.values import JsonKey
 
+REPLY: Final = "generations.0.0.message.kwargs."
+"""Where the first reply of a run of a model is, as `dumpd` writes it."""
 _WITHIN: Final = ("", "data.", "kwargs.")
 """Plain, as `messages_to_dict` writes it, and as `dumpd` does."""
 

@@ -23,7 +23,7 @@ from spanfuse_processor.otlp.dialects.dialect import (
     Roles,
 )
 from spanfuse_processor.otlp.dialects.identity import AGENT
-from spanfuse_processor.otlp.dialects.langchain import tool_message
+from spanfuse_processor.otlp.dialects.langchain import REPLY, tool_message
 from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Flat, Json
 from spanfuse_processor.otlp.values import JsonKey
 
@@ -33,6 +33,11 @@ KIND: Final = "openinference.span.kind"
 def _usage(*fields: str) -> tuple[JsonKey, ...]:
     """Of the response as a whole: older versions tell no classes of tokens."""
     return tuple(JsonKey("output.value", f"usage.{field}") for field in fields)
+
+
+def _of_reply(field: str) -> JsonKey:
+    """Of a reply of LangChain, whose streams and older versions tell no classes of tokens."""
+    return JsonKey("output.value", f"{REPLY}{field}")
 
 
 OPENINFERENCE: Final = Dialect(
@@ -50,7 +55,7 @@ OPENINFERENCE: Final = Dialect(
     provider=("llm.provider", "llm.system", *PROVIDER),
     response_model=("llm.response.model_name", "llm.model_name", "embedding.model_name", *RESPONSE_MODEL),
     request_model=("llm.request.model_name", JsonKey("llm.invocation_parameters", "model"), *REQUEST_MODEL),
-    response_id=("gen_ai.response.id", JsonKey("output.value", "id")),
+    response_id=("gen_ai.response.id", JsonKey("output.value", "id"), _of_reply("response_metadata.id")),
     input_tokens=("llm.token_count.prompt", *INPUT_TOKENS),
     output_tokens=("llm.token_count.completion", *OUTPUT_TOKENS),
     cache_read=(
@@ -62,16 +67,19 @@ OPENINFERENCE: Final = Dialect(
             "input_tokens_details.cached_tokens",
             "cache_read_input_tokens",
         ),
+        _of_reply("usage_metadata.input_token_details.cache_read"),
     ),
     cache_write=(
         "llm.token_count.prompt_details.cache_write",
         *CACHE_WRITE,
         *_usage("cache_creation_input_tokens"),
+        _of_reply("usage_metadata.input_token_details.cache_creation"),
     ),
     reasoning=(
         "llm.token_count.completion_details.reasoning",
         *REASONING,
         *_usage("completion_tokens_details.reasoning_tokens", "output_tokens_details.reasoning_tokens"),
+        _of_reply("usage_metadata.output_token_details.reasoning"),
     ),
     finish=(
         "llm.finish_reason",

@@ -24,7 +24,15 @@ from spanfuse_processor.otlp.dialects.sources import INPUT, OUTPUT, Flat
 from spanfuse_processor.otlp.values import JsonKey
 
 _KIND: Final = "traceloop.span.kind"
+_INPUT: Final = "traceloop.entity.input"
 _OUTPUT: Final = "traceloop.entity.output"
+
+
+def _callback(attribute: str, *fields: str) -> tuple[JsonKey, ...]:
+    """What LangChain calls a tool with: the arguments are beside the callback's own, in newer versions under the key of the
+    conventions, too."""
+    return tuple(JsonKey(attribute, field, beside="input_str") for field in fields)
+
 
 OPENLLMETRY: Final = Dialect(
     name="openllmetry",
@@ -53,16 +61,24 @@ OPENLLMETRY: Final = Dialect(
     finish=(*FINISH, "gen_ai.completion.0.finish_reason", "llm.completions.0.finish_reason"),
     tool_name=(*TOOL_NAME, "traceloop.entity.name"),
     tool_arguments=(
+        *_callback("gen_ai.tool.call.arguments", "inputs", "input_str"),
         *TOOL_ARGUMENTS,
-        JsonKey("traceloop.entity.input", "inputs"),  # LangChain writes its callback's own kwargs beside them
-        JsonKey("traceloop.entity.input", "kwargs", unless="args"),
-        "traceloop.entity.input",
+        JsonKey(_INPUT, "inputs"),
+        *_callback(_INPUT, "input_str"),
+        JsonKey(_INPUT, "kwargs", unless="args"),
+        _INPUT,
     ),
     tool_result=(
+        *tool_message("gen_ai.tool.call.result", "output"),
+        JsonKey("gen_ai.tool.call.result", "output", beside="kwargs.name"),
         *TOOL_RESULT,
         *tool_message(_OUTPUT, "output"),
         JsonKey(_OUTPUT, "output"),
         _OUTPUT,
     ),
-    tool_call_id=("gen_ai.tool.call.id", *tool_message(_OUTPUT, "output", field="tool_call_id")),
+    tool_call_id=(
+        "gen_ai.tool.call.id",
+        *tool_message(_OUTPUT, "output", field="tool_call_id"),
+        *_callback(_INPUT, "kwargs.tool_call_id"),
+    ),
 )
