@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -84,6 +84,11 @@ class Terms(Rule):
             return max(1, round(self.limit_usd * NANO))
         return self.limit_tokens or self.limit_steps or 0
 
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it is one identity's, or everybody's together, so that it has an account before anything is spent."""
+        return self.scope == "global" or not {"*", "?", "["} & {*self.match}
+
     def period_at(self, at_ns: int) -> Period:
         """The period in which a moment lies."""
         return period_of(self.period, self.time_zone, at_ns)
@@ -128,6 +133,21 @@ class BudgetOrder(Record):
     """Who ordered it."""
     at_ns: int
     """When, nanoseconds since the Unix epoch."""
+
+
+class Audited(Record):
+    """What became of an operator's order about a budget: a record of the topic `spanfuse.audit`."""
+
+    v: int = SCHEMA_VERSION
+    """Schema version."""
+    order: BudgetOrder
+    """The order, with who gave it, when and why."""
+    done: bool
+    """Whether it was carried out."""
+    why: str = ""
+    """If not: why."""
+    account: dict[str, Any] = Field(default_factory=dict)
+    """The account afterwards, as it is listed; empty where there is none."""
 
 
 class Share(NamedTuple):

@@ -13,6 +13,7 @@ CALLS: Final = "spanfuse.calls"
 DETECTIONS: Final = "spanfuse.detections"
 CHARGES: Final = "spanfuse.charges"
 CONTROL: Final = "spanfuse.control"
+AUDIT: Final = "spanfuse.audit"
 DEAD_LETTER: Final = "spanfuse.dead-letter"
 
 
@@ -71,6 +72,13 @@ TOPICS: Final[tuple[Topic, ...]] = (
         key="Decision.key",
         value="Decision; empty: forget the key",
         config={"cleanup.policy": "compact", "delete.retention.ms": _DAY_MS, "segment.ms": str(3600 * 1000)},
+        partitions=1,
+    ),
+    Topic(
+        name=AUDIT,
+        key="BudgetOrder.id",
+        value="Audited",
+        config={"cleanup.policy": "compact", "segment.ms": _WEEK_MS},
         partitions=1,
     ),
     Topic(

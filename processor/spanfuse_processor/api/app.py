@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
@@ -15,12 +15,15 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from spanfuse_processor.api.events import EventStream
-from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.core.budgets import Ordered
+from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Listener
-from spanfuse_schemas import Decision
+from spanfuse_schemas import BudgetOrder, Decision
 from spanfuse_schemas.names import normal_key
 
 log = logging.getLogger(__name__)
+
+Body = TypeVar("Body", bound=BaseModel)
 
 MAX_BODY_BYTES: Final = 64 * 1024
 DEFAULT_LIMIT: Final = 100
@@ -59,6 +62,18 @@ class Processor(Protocol):
     def reset(self, key: str, actor: str) -> Decision | None:
         """Close a breaker; none if nothing is known of the key."""
 
+    async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
+        """The accounts of one scope, or of all."""
+
+    async def order(self, order: BudgetOrder) -> Ordered:
+        """Do what an operator has ordered about a budget."""
+
+    def audit(self, limit: int) -> list[bytes]:
+        """What became of operators' last orders about budgets, newest first, as JSON."""
+
+    async def rebuild(self) -> int:
+        """Set the ledger's books to what the spans tell; how many accounts."""
+
 
 class ResetOrder(BaseModel):
     """Body of POST /v1/reset."""
@@ -71,11 +86,22 @@ class ResetOrder(BaseModel):
     """Who orders it."""
 
 
+class Nothing(BaseModel):
+    """An empty body."""
+
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
+
+
 def create_app(processor: Processor) -> ASGIApp:
     """The application."""
     return Starlette(
         routes=Handlers(processor).routes(),
-        exception_handlers={HTTPException: _refused, UnavailableError: _unavailable, Exception: _failed},
+        exception_handlers={
+            HTTPException: _refused,
+            UnavailableError: _unavailable,
+            SpanfuseError: _impossible,
+            Exception: _failed,
+        },
     )
 
 
@@ -96,6 +122,10 @@ class Handlers:
             Route("/v1/agents", self.agents),
             Route("/v1/models", self.models),
             Route("/v1/reset", self.reset, methods=["POST"]),
+            Route("/v1/budgets", self.budgets),
+            Route("/v1/budgets/audit", self.audit),
+            Route("/v1/budgets/orders", self.order, methods=["POST"]),
+            Route("/v1/budgets/rebuild", self.rebuild, methods=["POST"]),
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
         ]
@@ -124,10 +154,7 @@ class Handlers:
 
     async def detections(self, request: Request) -> Response:
         """The last detections, newest first."""
-        text = request.query_params.get("limit", str(DEFAULT_LIMIT))
-        if not text.isascii() or not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= MAX_LIMIT:
-            raise HTTPException(400, f"limit must be 1 to {MAX_LIMIT}")
-        return _json(b'{"detections":[' + b",".join(self._processor.detections(int(text))) + b"]}")
+        return _json(b'{"detections":[' + b",".join(self._processor.detections(_limit(request))) + b"]}")
 
     async def agents(self, request: Request) -> Response:
         """Agents side by side."""
@@ -139,11 +166,33 @@ class Handlers:
 
     async def reset(self, request: Request) -> Response:
         """Close a breaker."""
-        order = await _order(request)
+        order = await _body(request, ResetOrder)
         decision = self._processor.reset(normal_key(order.key), order.actor)
         if decision is None:
             raise HTTPException(404, "nothing is known of this key")
         return JSONResponse({"key": decision.key, "state": decision.state, "epoch": decision.epoch})
+
+    async def budgets(self, request: Request) -> Response:
+        """The accounts of the periods that run: of `?scope=user:u-7`, else of all."""
+        scope = normal_key(request.query_params.get("scope", ""))
+        return JSONResponse({"budgets": await self._processor.budgets(scope)})
+
+    async def order(self, request: Request) -> Response:
+        """Set, extend or reset a budget; 404: no such budget holds for the scope."""
+        order = await _body(request, BudgetOrder)
+        done = await self._processor.order(order.model_copy(update={"scope": normal_key(order.scope)}))
+        if not done.done and not done.account:
+            raise HTTPException(404, done.why)
+        return JSONResponse({"done": done.done, "why": done.why, "account": done.account})
+
+    async def audit(self, request: Request) -> Response:
+        """What became of operators' orders about budgets, newest first."""
+        return _json(b'{"audit":[' + b",".join(self._processor.audit(_limit(request))) + b"]}")
+
+    async def rebuild(self, request: Request) -> Response:
+        """Set the ledger's books to what the spans tell."""
+        await _body(request, Nothing)
+        return JSONResponse({"accounts": await self._processor.rebuild()})
 
     async def healthz(self, request: Request) -> Response:
         """The process answers."""
@@ -159,7 +208,14 @@ def _json(data: bytes) -> Response:
     return Response(data, media_type="application/json")
 
 
-async def _order(request: Request) -> ResetOrder:
+def _limit(request: Request) -> int:
+    text = request.query_params.get("limit", str(DEFAULT_LIMIT))
+    if not text.isascii() or not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= MAX_LIMIT:
+        raise HTTPException(400, f"limit must be 1 to {MAX_LIMIT}")
+    return int(text)
+
+
+async def _body(request: Request, shape: type[Body]) -> Body:
     # A web page elsewhere can send a form or plain text to a loopback port, but not JSON.
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the content type must be application/json")
@@ -169,7 +225,7 @@ async def _order(request: Request) -> ResetOrder:
         if len(data) > MAX_BODY_BYTES:
             raise HTTPException(413, f"larger than {MAX_BODY_BYTES} bytes")
     try:
-        return ResetOrder.model_validate_json(bytes(data))
+        return shape.model_validate_json(bytes(data))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
@@ -179,6 +235,10 @@ async def _order(request: Request) -> ResetOrder:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
+
+
+async def _impossible(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, 409)
 
 
 async def _unavailable(request: Request, error: Exception) -> Response:

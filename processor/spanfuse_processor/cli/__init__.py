@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from spanfuse_processor.cli.budget import budget
 from spanfuse_processor.cli.doctor import doctor
 from spanfuse_processor.cli.group import SpanfuseGroup
 from spanfuse_processor.cli.inspect import inspect
@@ -28,7 +29,7 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, topics, validate, demo, status, reset, tail, inspect, doctor, replay):
+for command in (up, worker, topics, validate, demo, status, reset, budget, tail, inspect, doctor, replay):
     cli.add_command(command)
 
 

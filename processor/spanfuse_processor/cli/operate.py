@@ -181,16 +181,16 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
       spanfuse reset session:checkout-42
       spanfuse reset agent:research --config worker.yaml
     """
-    actor = _actor()
+    by = actor()
     if config_path is None and brokers is None:
         from spanfuse_processor.cli.api import Api
 
         with Api(api_url) as api:
-            closed = api.post("/v1/reset", {"key": key, "actor": actor})
+            closed = api.post("/v1/reset", {"key": key, "actor": by})
     else:
         from spanfuse_processor.cli.kafka import kafka_settings, reset_over_kafka
 
-        decision = reset_over_kafka(kafka_settings(config_path, brokers), key, actor, timeout_s)
+        decision = reset_over_kafka(kafka_settings(config_path, brokers), key, by, timeout_s)
         closed = {"key": decision.key, "state": decision.state, "epoch": decision.epoch}
     if output == "json":
         print_json(closed)
@@ -198,7 +198,7 @@ def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None,
         click.echo(printable(f"{closed['key']}: {closed['state']} (epoch {closed['epoch']})"))
 
 
-def _actor() -> str:
+def actor() -> str:
     """Who orders it, as far as the system knows; nobody's name in a container whose user has none."""
     try:
         return getpass.getuser()

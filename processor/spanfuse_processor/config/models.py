@@ -90,6 +90,25 @@ class Storage(Section):
     """SQLite file; `""`: memory only, forgotten at the end. Default: a file in the working directory."""
 
 
+class LedgerSettings(Section):
+    """The books of strict budgets. Guards reserve from them; here the budgets, the mode and prices are published, and what was
+    spent is compared with what the spans tell."""
+
+    address: SecretStr
+    """`redis://HOST:PORT/DB` (also `rediss` and `unix`) or `sqlite:///PATH`; parameters after `?`: `tenant`, `cluster=1`,
+    `timeout_ms`."""
+    compare_interval_s: float = Field(default=30, gt=0, allow_inf_nan=False)
+    """How often what was spent is compared, seconds."""
+
+    @field_validator("address")
+    @classmethod
+    def _known(cls, value: SecretStr) -> SecretStr:
+        scheme = value.get_secret_value().partition("://")[0]
+        if scheme not in ("redis", "rediss", "unix", "sqlite"):
+            raise ValueError("a ledger is at redis://, rediss://, unix:// or sqlite:///")
+        return value
+
+
 class Extensions(Section):
     """What is not on the way of the data."""
 
@@ -97,6 +116,8 @@ class Extensions(Section):
     """REST and SSE."""
     storage: Storage = Storage()
     """State."""
+    ledger: LedgerSettings | None = None
+    """Books of strict budgets. Default: none; then nobody can reserve."""
 
 
 class Service(Section):

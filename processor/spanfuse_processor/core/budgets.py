@@ -11,7 +11,7 @@ from typing import Any, Final
 from spanfuse_processor.core.accounts import ALL, Account, Accounts
 from spanfuse_processor.core.finding import Finding, action_of
 from spanfuse_schemas import Budget, BudgetOrder, Charge, Evidence
-from spanfuse_schemas.budget import ANYBODY, NANO, Share, Unit
+from spanfuse_schemas.budget import ANYBODY, NANO, Audited, Share, Unit
 from spanfuse_schemas.charge import QUARTER_NS
 from spanfuse_schemas.periods import FOREVER_NS, Period, zone
 
@@ -34,6 +34,10 @@ class Ordered:
     """If not: why."""
     account: dict[str, Any] = field(default_factory=dict)
     """The account afterwards; see `row`."""
+
+    def audited(self) -> Audited:
+        """As it is kept."""
+        return Audited(order=self.order, done=self.done, why=self.why, account=self.account)
 
 
 def parts_of(charge: Charge) -> Iterator[tuple[int, Amounts]]:

@@ -43,6 +43,7 @@ CREATE TABLE IF NOT EXISTS scopes (
     scope BLOB PRIMARY KEY, until_ns INTEGER NOT NULL, epoch INTEGER NOT NULL, state BLOB NOT NULL
 );
 CREATE INDEX IF NOT EXISTS scopes_until ON scopes (until_ns);
+CREATE TABLE IF NOT EXISTS audit (seq INTEGER PRIMARY KEY, audited BLOB NOT NULL);
 """
 """Tables that files of earlier builds lack, and that these pass over."""
 

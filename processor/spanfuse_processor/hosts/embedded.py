@@ -17,11 +17,12 @@ from typing import Any, Final
 
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.config import Config
-from spanfuse_processor.core.scopes.stage import Ordered
-from spanfuse_processor.errors import ConfigError, UnavailableError
+from spanfuse_processor.core.budgets import Ordered
+from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.engine import EXPIRE_AT_ONCE, Engine
+from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import ExportResult, Exports
@@ -39,6 +40,8 @@ CHECKPOINT_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 10.0
 TICK_INTERVAL_S: Final = 1.0
 """How often it is looked for budgets whose period is over, seconds; Guards know it by themselves."""
+MAX_COMPARED: Final = 10_000
+"""Scopes that only the ledger knows lately, looked up at each comparison."""
 MAX_UNKNOWN_MODELS: Final = 20
 """Unknown models named in the status, those with most calls first."""
 
@@ -57,6 +60,7 @@ class EmbeddedHost:
         self._engine: Engine | None = None
         self._receiver: OtlpReceiver | None = None
         self._api: HttpServer | None = None
+        self._ledger = LedgerLink(config) if config.extensions.ledger is not None else None
         self._started = 0.0
         self.ready = False
         """Spans are taken."""
@@ -102,13 +106,16 @@ class EmbeddedHost:
         exports: Exports = {"traces": self._spans, "logs": self._logs, "metrics": self._metrics}
         self._receiver = OtlpReceiver(otlp, exports)
         await self._receiver.start()
+        work: list[tuple[float, Callable[[], Coroutine[Any, Any, None]]]] = [
+            (CHECKPOINT_INTERVAL_S, self._checkpoint),
+            (EXPIRY_INTERVAL_S, self._expire),
+            (TICK_INTERVAL_S, self._tick),
+        ]
+        if self._ledger is not None and self._config.extensions.ledger is not None:
+            await self._define()
+            work.append((self._config.extensions.ledger.compare_interval_s, self._compare))
         self._tasks = [
-            asyncio.create_task(_every(interval_s, work), name=f"embedded-{work.__name__}")
-            for interval_s, work in (
-                (CHECKPOINT_INTERVAL_S, self._checkpoint),
-                (EXPIRY_INTERVAL_S, self._expire),
-                (TICK_INTERVAL_S, self._tick),
-            )
+            asyncio.create_task(_every(interval_s, each), name=f"embedded-{each.__name__}") for interval_s, each in work
         ]
         self.ready = True
 
@@ -127,6 +134,8 @@ class EmbeddedHost:
         if self._engine is not None:
             self._engine.store.close()
             self._engine = None
+        if self._ledger is not None:
+            self._ledger.close()
 
     async def _spans(self, data: bytes, encoding: Encoding) -> ExportResult:
         return await self._running.ingest(data, encoding, time.time_ns())
@@ -146,6 +155,31 @@ class EmbeddedHost:
             if self._running.expire(time.time_ns()) < EXPIRE_AT_ONCE:
                 return
             await asyncio.sleep(0)
+
+    async def _define(self) -> None:
+        """Guards can reserve from then on. A ledger that is away must not keep spans from being taken."""
+        assert self._ledger is not None
+        try:
+            await asyncio.to_thread(self._ledger.define)
+        except UnavailableError as error:
+            log.warning("%s; budgets are published when it is back", error)
+
+    async def _compare(self) -> None:
+        link, engine = self._ledger, self._running
+        assert link is not None
+        was_away = not link.comparison.reachable
+        booked = await asyncio.to_thread(link.booked)
+        if booked is None:
+            return
+        if was_away:
+            await self._define()
+        rows = await engine.budgets(time.time_ns())
+        known = {row["scope"] for row in rows}
+        for at, scope in enumerate([scope for scope in booked if scope not in known][:MAX_COMPARED]):
+            rows += engine.accounts(scope, time.time_ns())
+            if at % 100 == 99:
+                await asyncio.sleep(0)
+        link.compare(booked, rows)
 
     async def _tick(self) -> None:
         self._running.tick(time.time_ns())
@@ -176,13 +210,27 @@ class EmbeddedHost:
         """Close a breaker; none if nothing is known of the key."""
         return self._running.reset(key, actor, time.time_ns())
 
-    def order(self, order: BudgetOrder) -> Ordered:
-        """Do what an operator has ordered about a budget."""
+    async def order(self, order: BudgetOrder) -> Ordered:
+        """Do what an operator has ordered about a budget, here and in the ledger, which goes first: it can be away."""
+        if self._ledger is not None:
+            await asyncio.to_thread(self._ledger.order, order)
         return self._running.order(order)
 
-    def accounts(self, scope: str) -> list[dict[str, Any]]:
-        """The accounts of a scope in the periods that run."""
-        return self._running.accounts(scope, time.time_ns())
+    async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
+        """The accounts of one scope, or of all, in the periods that run; with what is held, where the ledger knows."""
+        now_ns = time.time_ns()
+        rows = self._running.accounts(scope, now_ns) if scope else await self._running.budgets(now_ns)
+        return await asyncio.to_thread(self._ledger.with_holds, rows) if self._ledger is not None else rows
+
+    def audit(self, limit: int) -> list[bytes]:
+        """What became of operators' last orders about budgets, newest first, as JSON."""
+        return self._running.store.audit(limit)
+
+    async def rebuild(self) -> int:
+        """Set the ledger's books to what the spans tell; how many accounts."""
+        if self._ledger is None:
+            raise SpanfuseError("extensions.ledger is not set")
+        return await asyncio.to_thread(self._ledger.rebuild, await self._running.budgets(time.time_ns()))
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, with the limits recommended for its sessions."""
@@ -209,6 +257,7 @@ class EmbeddedHost:
             "half_open_breakers": breakers["half_open"],
             "streams": len(self._hub),
             "counts": engine.counters.as_dict() | here,
+            **({"ledger": self._ledger.comparison.as_dict()} if self._ledger is not None else {}),
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
 

@@ -202,7 +202,8 @@ class Engine:
         second = second or ScopeOutcome()
         decisions, detections = outcome.decisions + second.decisions, outcome.detections + second.detections
         scopes = [(state, at_ns + self._stage.kept_ns(state)) for state in second.touched.values()]
-        self.store.commit(Changes(outcome.touched.values(), decisions, detections, counts, at_ns, scopes))
+        audited = [ordered.audited() for ordered in (*outcome.orders, *second.orders)]
+        self.store.commit(Changes(outcome.touched.values(), decisions, detections, counts, at_ns, scopes, audited))
         for key, scope in second.touched.items():
             self._note_due(key, scope.due_ns())
         for name, session in outcome.touched.items():
@@ -286,6 +287,21 @@ class Engine:
             raise
         self.counters.add({"budget_orders" if ordered.done else "refused_orders": 1})
         return ordered
+
+    async def budgets(self, now_ns: int) -> list[dict[str, Any]]:
+        """The accounts of all scopes that were at work, those last at work of each kind, and of those that budgets name."""
+        budgets = self._pipeline.policy.budgets
+        kinds = dict.fromkeys(budget.scope for budget in budgets)
+        stored = [data for kind in kinds for data in self.store.scopes(kind, MAX_LISTED)]
+        named = [f"{b.scope}:{b.match}" for b in budgets if b.is_of_one]
+
+        def rows() -> list[dict[str, Any]]:
+            found = [row for s in _restored(stored) for row in self._stage.accounts(s.key, s, now_ns)]
+            known = {row["scope"] for row in found}
+            unseen = [scope for scope in dict.fromkeys(named) if scope not in known]
+            return found + [row for scope in unseen for row in self._stage.accounts(scope, None, now_ns)]
+
+        return await asyncio.to_thread(rows)
 
     def accounts(self, scope: str, now_ns: int) -> list[dict[str, Any]]:
         """The accounts of a scope such as `user:u-7` in the periods that run, also of one that was never seen."""

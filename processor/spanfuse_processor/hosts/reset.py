@@ -51,7 +51,7 @@ async def reset_breaker(settings: KafkaSettings, key: str, actor: str, timeout_s
         raise UnavailableError(f"Kafka at {settings.brokers}: {error}") from error
     finally:
         for client in (producer, consumer):
-            await _stop(client)
+            await stop_client(client)
     if not decision.epoch:
         raise SpanfuseError(f"nothing is known of {key}; whatever Guards still held against it is cleared")
     return decision
@@ -87,6 +87,7 @@ def _decision(value: bytes | None) -> Decision | None:
         return None
 
 
-async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+async def stop_client(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Close a client; one that cannot be is left to the end of the process."""
     with suppress(KafkaError, TimeoutError):
         await asyncio.wait_for(client.stop(), STOP_TIMEOUT_S)

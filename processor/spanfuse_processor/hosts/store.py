@@ -18,6 +18,7 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.database import open_database
 from spanfuse_schemas import Decision, Detection
+from spanfuse_schemas.budget import Audited
 
 MAX_DETECTIONS: Final = 10_000
 """Detections kept; the oldest go first."""
@@ -66,6 +67,8 @@ class Changes:
     """The time by which sessions are idle, nanoseconds since the Unix epoch."""
     scopes: Iterable[tuple[ScopeState, int]] = ()
     """Scopes whose state has changed, and until when each is to be remembered, nanoseconds since the Unix epoch."""
+    audited: Iterable[Audited] = ()
+    """What became of operators' orders about budgets; kept for good."""
 
 
 class Store:
@@ -115,6 +118,7 @@ class Store:
             if told:
                 self._db.executemany("INSERT INTO detections (session, detection) VALUES (?, ?)", told)
                 self._trim("detections", MAX_DETECTIONS)
+            self._db.executemany("INSERT INTO audit (audited) VALUES (?)", [(a.to_json(),) for a in changes.audited])
             self._db.executemany(_ADD, [(name, min(n, MAX_INT64)) for name, n in changes.counts.items() if n])
 
     def _keep(self, decision: Decision) -> None:
@@ -213,6 +217,12 @@ class Store:
                 "SELECT state FROM scopes WHERE scope >= ? AND scope < ? ORDER BY until_ns DESC LIMIT ?",
                 (key_of(f"{kind}:"), key_of(f"{kind};"), limit),
             ).fetchall()
+        return [row[0] for row in rows]
+
+    def audit(self, limit: int) -> list[bytes]:
+        """What became of operators' last orders about budgets, newest first."""
+        with self._speaking():
+            rows = self._db.execute("SELECT audited FROM audit ORDER BY seq DESC LIMIT ?", (limit,)).fetchall()
         return [row[0] for row in rows]
 
     def last_scope_epoch(self, scope: str) -> int:

@@ -6,15 +6,15 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
 from spanfuse_processor.hosts.stream.detect import cleared, told
 from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.outbox import Outbox
-from spanfuse_processor.hosts.stream.sessions import Scopes
+from spanfuse_processor.hosts.stream.sessions import Scopes, key_of
 from spanfuse_processor.hosts.stream.states import Out
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_schemas import ChargeBatch, Reset
-from spanfuse_schemas.topics import CHARGES
+from spanfuse_schemas.topics import AUDIT, CHARGES
 
 
 class Combiner(Hop[ChargeBatch]):
@@ -55,7 +55,7 @@ class Combiner(Hop[ChargeBatch]):
         try:
             touched = [reset.key for reset in batch.resets if self._reset(reset, partition, offset, records)]
             ordered = self.stage.carry_out(batch.orders, lambda scope: self._scopes.load(scope, partition, offset))
-            records += told(ordered.decisions, ordered.detections)
+            records += told(ordered.decisions, ordered.detections) + _audited(ordered)
             outcome = self.stage.process(batch.charges, lambda scope: self._scopes.load(scope, partition, offset))
             records += told(outcome.decisions, outcome.detections)
         except Exception:
@@ -82,3 +82,8 @@ class Combiner(Hop[ChargeBatch]):
             return False
         records += told([self.stage.reset(state, reset.at_ns, reset.actor)], [])
         return True
+
+
+def _audited(outcome: ScopeOutcome) -> list[Out]:
+    """What became of orders, for those who gave them and for those who look back."""
+    return [(AUDIT, key_of(one.order.id), one.audited().to_json()) for one in outcome.orders]
