@@ -9,6 +9,7 @@ import sys
 PARTS = {
     "core": "the core's step, its state, and parsing a packed call",
     "guard": "the client's check, and what importing it costs",
+    "ledger": "strict budgets: reserve and settle, in Redis and in SQLite",
     "fingerprint": "how two texts are told equal or alike",
     "ingest": "OTLP bytes to calls",
     "delay": "from the end of a span to the Guard's refusal, embedded and on Kafka",

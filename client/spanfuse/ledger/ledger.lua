@@ -18,16 +18,6 @@ end
 
 -- As in sqlite.py. How long a call is remembered once it was settled, or else ended, and an order; one run sweeps so many.
 local SETTLED_MS, ENDED_MS, ORDER_MS, SWEPT = 3600000, 86400000, 7776000000, 100
-local CLAIM = '^(%d) (%d+) (%d) (%d*) (%d*) (%d+) ([^%z]*)%z(.*)$'
-
-local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end
-local function low(text) return tonumber(string.sub(text, -9)) end
-
-local function text_of(hi, lo)
-  hi, lo = hi + math.floor(lo / 1e9), lo % 1e9
-  return hi > 0 and string.format('%.0f%09.0f', hi, lo) or string.format('%.0f', lo)
-end
-
 local function add(field, sign, amount)
   if amount ~= '0' then redis.call('HINCRBY', accounts, field, sign .. amount) end
 end
@@ -45,6 +35,46 @@ end
 
 local function give_back(call)
   for i = 2, #call, 3 do add('h' .. call[i], '-', call[i + 2]) end
+end
+
+-- ARGV 3 call id
+if operation == 'release' then
+  local member = 'c' .. ARGV[3]
+  local call = call_of(member)
+  if not call or call[1] ~= 'held' then return 'known ' .. (call and call[1] or 'none') end
+  give_back(call)
+  keep(member, call, 'released', ENDED_MS)
+  return 'released'
+end
+
+local function charge(member, call)
+  local was = call[1]
+  if was == 'settled' then return 'known settled' end
+  if was == 'held' then give_back(call) end
+  for i = 2, #call, 3 do add('s' .. call[i], '', ARGV[3 + call[i + 1]]) end
+  keep(member, {}, 'settled', SETTLED_MS)
+  return 'settled ' .. was
+end
+
+-- ARGV 3 call id, 4 nano-dollars, 5 tokens, 6 steps; then the claims, to charge even what was never reserved
+if operation == 'settle' then
+  local member = 'c' .. ARGV[3]
+  local call = call_of(member)
+  if call then return charge(member, call) end
+  if #ARGV == 6 then return 'unknown' end
+end
+
+-- What follows is not needed by the above, and defining it takes time.
+
+local CLAIM = '^(%d) (%d+) (%d) (%d*) (%d*) (%d+) ([^%z]*)%z(.*)$'
+
+
+local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end
+local function low(text) return tonumber(string.sub(text, -9)) end
+
+local function text_of(hi, lo)
+  hi, lo = hi + math.floor(lo / 1e9), lo % 1e9
+  return hi > 0 and string.format('%.0f%09.0f', hi, lo) or string.format('%.0f', lo)
 end
 
 -- Holds that have expired give the money back; what is old is forgotten. The work is bounded; the rest is left to the next run.
@@ -107,8 +137,18 @@ local function limit_of(claim, orders)
   return hi, lo
 end
 
+if operation == 'settle' then
+  local call = {'none'}
+  for i = 7, #ARGV do
+    local claim, n = claim_of(ARGV[i]), #call
+    call[n + 1], call[n + 2], call[n + 3] = claim.account, claim.unit, '0'
+    touch(claim, redis.call('HGET', accounts, 't' .. claim.account))
+  end
+  return charge('c' .. ARGV[3], call)
+end
+
 -- ARGV 3 version of the definitions, 4 call id, 5 ms until the hold expires, then in turn: amount, claim
-local function reserve()
+if operation == 'reserve' then
   local member = 'c' .. ARGV[4]
   local known = call_of(member)
   if known and known[1] == 'held' and tonumber(redis.call('ZSCORE', due, member)) <= now then
@@ -148,39 +188,8 @@ local function reserve()
   return (exceeded and 'over ' or 'held ') .. table.concat(rooms, ' ')
 end
 
--- ARGV 3 call id, 4 nano-dollars, 5 tokens, 6 steps; then the claims, to charge even what was never reserved
-local function settle()
-  local member = 'c' .. ARGV[3]
-  local call = call_of(member)
-  if not call then
-    if #ARGV == 6 then return 'unknown' end
-    call = {'none'}
-    for i = 7, #ARGV do
-      local claim, n = claim_of(ARGV[i]), #call
-      call[n + 1], call[n + 2], call[n + 3] = claim.account, claim.unit, '0'
-      touch(claim, redis.call('HGET', accounts, 't' .. claim.account))
-    end
-  end
-  local was = call[1]
-  if was == 'settled' then return 'known settled' end
-  if was == 'held' then give_back(call) end
-  for i = 2, #call, 3 do add('s' .. call[i], '', ARGV[3 + call[i + 1]]) end
-  keep(member, {}, 'settled', SETTLED_MS)
-  return 'settled ' .. was
-end
-
--- ARGV 3 call id
-local function release()
-  local member = 'c' .. ARGV[3]
-  local call = call_of(member)
-  if not call or call[1] ~= 'held' then return 'known ' .. (call and call[1] or 'none') end
-  give_back(call)
-  keep(member, call, 'released', ENDED_MS)
-  return 'released'
-end
-
 -- ARGV 3 order id, 4 set, extend or reset, 5 amount, 6 until in ms (0: for good), 7 version of the definitions, 8 claim
-local function order()
+if operation == 'order' then
   local member, action, amount, claim = 'o' .. ARGV[3], ARGV[4], ARGV[5], claim_of(ARGV[8])
   if redis.call('HEXISTS', calls, member) == 1 then return 'known order' end
   if redis.call('HGET', book, 'version') ~= ARGV[7] then return 'stale' end
@@ -205,7 +214,7 @@ local function order()
 end
 
 -- ARGV in turn from 3: spent, claim
-local function rebuild()
+if operation == 'rebuild' then
   for i = 3, #ARGV, 2 do
     local claim = claim_of(ARGV[i + 1])
     redis.call('HSET', accounts, 's' .. claim.account, ARGV[i])
@@ -215,23 +224,13 @@ local function rebuild()
 end
 
 -- ARGV 3 version, 4 JSON
-local function define()
+if operation == 'define' then
   if redis.call('HGET', book, 'version') ~= ARGV[3] then
     redis.call('HSET', book, 'version', ARGV[3], 'json', ARGV[4])
   end
   return 'done'
 end
 
-local function read()
-  return 'book ' .. now .. ' ' .. (redis.call('HGET', book, 'json') or '')
-end
+if operation == 'read' then return 'book ' .. now .. ' ' .. (redis.call('HGET', book, 'json') or '') end
 
-local function tidy()
-  return 'swept ' .. sweep()
-end
-
-local operations = {
-  reserve = reserve, settle = settle, release = release, order = order, rebuild = rebuild, define = define, read = read,
-  sweep = tidy,
-}
-return operations[operation]()
+return 'swept ' .. sweep()
