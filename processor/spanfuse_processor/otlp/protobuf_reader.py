@@ -120,11 +120,14 @@ def _attributes(pairs: Any) -> dict[str, Any]:
 
 
 def _value(value: Any, depth: int) -> Any:
+    text = value.string_value
+    if text and depth <= MAX_DEPTH:  # nearly always
+        return _text(text)
     which = value.WhichOneof("value")
     if which is None or depth > MAX_DEPTH:
         return None
     if which == "string_value":
-        return _text(value.string_value)
+        return ""
     if which == "array_value":
         return [_value(v, depth + 1) for v in value.array_value.values]
     if which == "kvlist_value":

@@ -56,6 +56,7 @@ class Whose:
         self._chosen: Keys = tuple(key for key in self._sessions if key not in identity.MADE_UP)
         self._users: Keys = self._user + identity.USER
         self._teams: Keys = self._team + identity.TEAM
+        self._last: tuple[dict[str, Any] | None, Named] = None, Named()
         self._attributes = identity.ATTRIBUTES.union(self._session, self._user, self._team)
 
     def of_span(self, attributes: dict[str, Any], dialect: Dialect, resource: dict[str, Any]) -> Named:
@@ -75,7 +76,14 @@ class Whose:
         return name(attributes, self._chosen) if found.startswith(_RESPONSE) else found
 
     def of_process(self, resource: dict[str, Any]) -> Named:
-        """What a resource says of all its spans."""
+        """What a resource says of all its spans, which share it."""
+        known, found = self._last
+        if known is not resource:
+            found = self._of_process(resource)
+            self._last = resource, found  # one atomic step: other threads may be reading
+        return found
+
+    def _of_process(self, resource: dict[str, Any]) -> Named:
         service = name(resource, ("service.name",))
         return Named(
             self._full(name(resource, self._session + _SESSION_OF_PROCESS), resource),
