@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.agents import SECOND, START_NS
@@ -72,7 +74,7 @@ def test_r060_every_scope_of_a_call_can_be_shown_with_its_limit_and_what_remains
     ]
 
 
-WHO = {"trace": "c" * 32, "agent": "a", "user": "u", "team": "t"}
+WHO: dict[str, Any] = {"trace": "c" * 32, "agent": "a", "user": "u", "team": "t"}
 
 
 @pytest.mark.parametrize("kind", ["session", "trace", "agent", "user", "team", "global"])
@@ -84,7 +86,7 @@ def test_r062_every_scope_is_released_by_the_end_of_its_period_without_an_operat
 ) -> None:
     """No decision has to come for it: the block itself says when it is over."""
     fleet = Fleet(budget(f"{kind}/x", limit_usd=1, period=period))
-    who = {"session": "s", "parent": "d" * 16, **WHO}
+    who: dict[str, Any] = {"session": "s", "parent": "d" * 16, **WHO}
     fleet.call(2, **who)
     refusal = fleet.call(0.1, at=1, **who)
     assert refusal is not None

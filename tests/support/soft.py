@@ -26,7 +26,7 @@ class Wish:
     at: float
     usd: float
     lasts: float
-    who: tuple[tuple[str, str], ...]
+    who: tuple[tuple[str, Any], ...]
 
 
 class Fleet:
@@ -52,7 +52,7 @@ class Fleet:
         self.most_in_flight = self._in_flight = 0
         self._ids, self._turn = itertools.count(1), itertools.cycle(range(guards))
 
-    def wish(self, usd: float, *, at: float = 0, lasts: float = 0, **who: str) -> Wish:
+    def wish(self, usd: float, *, at: float = 0, lasts: float = 0, **who: Any) -> Wish:
         """A call that costs so much and ends `lasts` seconds after it was begun, `at` seconds."""
         return Wish(at, usd, lasts, tuple(who.items()))
 
@@ -73,7 +73,7 @@ class Fleet:
                 self._see(wish)
         return [told[i] for i in sorted(told)]
 
-    def call(self, usd: float, *, at: float = 0, **who: str) -> Blocked | None:
+    def call(self, usd: float, *, at: float = 0, **who: Any) -> Blocked | None:
         """One call; none: it was let through."""
         return self.play([self.wish(usd, at=at, **who)])[0]
 
@@ -97,7 +97,7 @@ class Fleet:
         """The accounts of these scopes."""
         return [row for s in scopes for row in self.stage.accounts(s, self.scopes.get(s), self.now_ns)]
 
-    def _ask(self, who: dict[str, str]) -> Blocked | None:
+    def _ask(self, who: dict[str, Any]) -> Blocked | None:
         asked = self.guards[next(self._turn)]
         try:
             asked.check(**{k: v for k, v in who.items() if k in ("session", "trace", "agent", "user", "team")})
