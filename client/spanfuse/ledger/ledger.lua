@@ -1,15 +1,16 @@
 -- The books of one tenant. Every operation is one run of this script, so it happens at once and by the server's clock.
 --
--- KEYS 1 book      hash: version, json; l<share>: orders about its limit, "<set or -> <until ms>:<amount> …", until 0: for good
---      2 accounts  hash: s<account> spent, h<account> held, t<account> last day of use, m<account> what it is, JSON
---      3 calls     hash: c<call id>: its state and [account, unit, amount] each, packed; o<order id>: carried out
---      4 due       sorted set, ms: when a hold expires, a call, order (its field) or account (a<account>) is forgotten
+-- KEYS 1 books  hash: version, json: the definitions; s<account> spent, h<account> held, t<account> last day of use;
+--               l<share> orders about a limit, "<set or -> <until ms>:<amount> …", until 0: for good;
+--               c<call id> a call: its state and [account, unit, amount] each, packed; o<order id> an order carried out
+--      2 names  hash: account → what it is, JSON
+--      3 due    sorted set, ms: when a hold expires, a call, order (by its field) or account (a<account>) is forgotten
 -- ARGV 1 operation, 2 now in ms, empty: the server's clock; the others by operation
 --
--- Amounts are decimal texts: the server adds them as 64-bit integers (HINCRBY), and they are compared in two parts, since a
--- number of Lua is exact to 2^53 only, which is nine million dollars.
+-- Amounts are decimal texts, added and compared in two parts: a number of Lua is exact to 2^53 only, which is nine million
+-- dollars. What is written is written at once: each command costs, here, in the append-only file and in the replicas.
 
-local book, accounts, calls, due = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local books, names, due = KEYS[1], KEYS[2], KEYS[3]
 local operation, now = ARGV[1], tonumber(ARGV[2])
 if not now then
   local time = redis.call('TIME')
@@ -18,23 +19,47 @@ end
 
 -- As in sqlite.py. How long a call is remembered once it was settled, or else ended, and an order; one run sweeps so many.
 local SETTLED_MS, ENDED_MS, ORDER_MS, SWEPT = 3600000, 86400000, 7776000000, 100
-local function add(field, sign, amount)
-  if amount ~= '0' then redis.call('HINCRBY', accounts, field, sign .. amount) end
+
+local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end
+local function low(text) return tonumber(string.sub(text, -9)) end
+
+local function text_of(hi, lo)
+  hi, lo = hi + math.floor(lo / 1e9), lo % 1e9
+  if hi > 0 then return string.format('%.0f%09.0f', hi, lo) end
+  return hi < 0 and '0' or string.format('%.0f', lo)
 end
 
+local function plus(a, b) return text_of(high(a) + high(b), low(a) + low(b)) end
+local function minus(a, b) return text_of(high(a) - high(b), low(a) - low(b)) end
+
 local function call_of(member)
-  local packed = redis.call('HGET', calls, member)
+  local packed = redis.call('HGET', books, member)
   return packed and cmsgpack.unpack(packed)
 end
 
-local function keep(member, call, state, for_ms)
+-- Says what became of a call, changes accounts, and for how long it is remembered.
+-- taken: what is given back of what was held; charged: amounts by unit, added to what was spent
+local function close(member, call, state, for_ms, taken, charged)
+  local fields = {}
+  for i = 2, #call, 3 do
+    fields[#fields + 1], fields[#fields + 2] = 'h' .. call[i], 's' .. call[i]
+  end
+  local found, written = redis.call('HMGET', books, unpack(fields)), {}
+  for i = 2, #call, 3 do
+    local n, w = (i - 2) / 3 * 2, #written
+    if taken then
+      written[w + 1], written[w + 2], w = fields[n + 1], minus(found[n + 1] or '0', call[i + 2]), w + 2
+    end
+    if charged then
+      written[w + 1], written[w + 2] = fields[n + 2], plus(found[n + 2] or '0', charged[call[i + 1]])
+    end
+  end
+  if charged then call = {} end -- all that is asked of it is that it was settled
   call[1] = state
-  redis.call('HSET', calls, member, cmsgpack.pack(call))
+  local w = #written
+  written[w + 1], written[w + 2] = member, cmsgpack.pack(call)
+  redis.call('HSET', books, unpack(written))
   redis.call('ZADD', due, now + for_ms, member)
-end
-
-local function give_back(call)
-  for i = 2, #call, 3 do add('h' .. call[i], '-', call[i + 2]) end
 end
 
 -- ARGV 3 call id
@@ -42,17 +67,14 @@ if operation == 'release' then
   local member = 'c' .. ARGV[3]
   local call = call_of(member)
   if not call or call[1] ~= 'held' then return 'known ' .. (call and call[1] or 'none') end
-  give_back(call)
-  keep(member, call, 'released', ENDED_MS)
+  close(member, call, 'released', ENDED_MS, true)
   return 'released'
 end
 
 local function charge(member, call)
   local was = call[1]
   if was == 'settled' then return 'known settled' end
-  if was == 'held' then give_back(call) end
-  for i = 2, #call, 3 do add('s' .. call[i], '', ARGV[3 + call[i + 1]]) end
-  keep(member, {}, 'settled', SETTLED_MS)
+  close(member, call, 'settled', SETTLED_MS, was == 'held', {ARGV[4], ARGV[5], ARGV[6]})
   return 'settled ' .. was
 end
 
@@ -68,15 +90,6 @@ end
 
 local CLAIM = '^(%d) (%d+) (%d) (%d*) (%d*) (%d+) ([^%z]*)%z(.*)$'
 
-
-local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end
-local function low(text) return tonumber(string.sub(text, -9)) end
-
-local function text_of(hi, lo)
-  hi, lo = hi + math.floor(lo / 1e9), lo % 1e9
-  return hi > 0 and string.format('%.0f%09.0f', hi, lo) or string.format('%.0f', lo)
-end
-
 -- Holds that have expired give the money back; what is old is forgotten. The work is bounded; the rest is left to the next run.
 local function sweep()
   local late = redis.call('ZRANGEBYSCORE', due, '-inf', now, 'LIMIT', 0, SWEPT)
@@ -84,13 +97,13 @@ local function sweep()
     local kind, name = string.sub(member, 1, 1), string.sub(member, 2)
     local call = kind == 'c' and call_of(member)
     if call and call[1] == 'held' then
-      give_back(call)
-      keep(member, call, 'expired', ENDED_MS)
+      close(member, call, 'expired', ENDED_MS, true)
     else
       if kind == 'a' then
-        redis.call('HDEL', accounts, 's' .. name, 'h' .. name, 't' .. name, 'm' .. name)
+        redis.call('HDEL', books, 's' .. name, 'h' .. name, 't' .. name)
+        redis.call('HDEL', names, name)
       else
-        redis.call('HDEL', calls, member)
+        redis.call('HDEL', books, member)
       end
       redis.call('ZREM', due, member)
     end
@@ -115,8 +128,8 @@ end
 local function touch(claim, day)
   local today = tostring(math.floor(now / 86400000))
   if day == today then return end
-  local what = cjson.encode({claim.scope, claim.name, claim.unit, claim.first, claim.last})
-  redis.call('HSET', accounts, 't' .. claim.account, today, 'm' .. claim.account, what)
+  redis.call('HSET', books, 't' .. claim.account, today)
+  redis.call('HSET', names, claim.account, cjson.encode({claim.scope, claim.name, claim.unit, claim.first, claim.last}))
   if claim.kept > 0 then
     local from = claim.last == '' and now or tonumber(claim.last) * 1000
     redis.call('ZADD', due, from + claim.kept * 1000, 'a' .. claim.account)
@@ -124,13 +137,10 @@ local function touch(claim, day)
 end
 
 local function limit_of(claim, orders)
-  local base, more = claim.limit, ''
-  if orders then
-    local set, rest = string.match(orders, '^(%S+)(.*)$')
-    if set ~= '-' then base = set end
-    more = rest
-  end
-  local hi, lo = high(base), low(base)
+  if not orders then return high(claim.limit), low(claim.limit) end
+  local set, more = string.match(orders, '^(%S+)(.*)$')
+  if set == '-' then set = claim.limit end
+  local hi, lo = high(set), low(set)
   for till, amount in string.gmatch(more, '(%d+):(%d+)') do
     if till == '0' or tonumber(till) > now then hi, lo = hi + high(amount), lo + low(amount) end
   end
@@ -142,62 +152,63 @@ if operation == 'settle' then
   for i = 7, #ARGV do
     local claim, n = claim_of(ARGV[i]), #call
     call[n + 1], call[n + 2], call[n + 3] = claim.account, claim.unit, '0'
-    touch(claim, redis.call('HGET', accounts, 't' .. claim.account))
+    touch(claim, redis.call('HGET', books, 't' .. claim.account))
   end
   return charge('c' .. ARGV[3], call)
 end
 
 -- ARGV 3 version of the definitions, 4 call id, 5 ms until the hold expires, then in turn: amount, claim
 if operation == 'reserve' then
-  local member = 'c' .. ARGV[4]
-  local known = call_of(member)
-  if known and known[1] == 'held' and tonumber(redis.call('ZSCORE', due, member)) <= now then
-    give_back(known)
-    keep(member, known, 'expired', ENDED_MS)
-  elseif known and (known[1] == 'held' or known[1] == 'settled') then
-    return 'known ' .. known[1]
-  end
-  local claims, fields, shares = {}, {}, {'version'}
+  local member, claims = 'c' .. ARGV[4], {}
+  local fields = {'version', member}
   for i = 6, #ARGV, 2 do
-    local claim = claim_of(ARGV[i + 1])
-    if not covers(claim) then return 'period ' .. now end
-    local n, account = #claims, claim.account
-    claims[n + 1], shares[n + 2] = claim, 'l' .. claim.share
-    fields[3 * n + 1], fields[3 * n + 2], fields[3 * n + 3] = 's' .. account, 'h' .. account, 't' .. account
+    local claim, f = claim_of(ARGV[i + 1]), #fields
+    local account = claim.account
+    claims[#claims + 1] = claim
+    fields[f + 1], fields[f + 2] = 'l' .. claim.share, 's' .. account
+    fields[f + 3], fields[f + 4] = 'h' .. account, 't' .. account
   end
-  local orders = redis.call('HMGET', book, unpack(shares))
-  if orders[1] ~= ARGV[3] then return 'stale' end
-  local found = redis.call('HMGET', accounts, unpack(fields))
-  local call, rooms, full, exceeded = {'held'}, {}, false, false
+  local found = redis.call('HMGET', books, unpack(fields))
+  if found[2] then
+    local state = cmsgpack.unpack(found[2])[1]
+    if state == 'held' and tonumber(redis.call('ZSCORE', due, member)) <= now then
+      close(member, call_of(member), 'expired', ENDED_MS, true)
+      return 'again'
+    end
+    if state == 'held' or state == 'settled' then return 'known ' .. state end
+  end
+  if found[1] ~= ARGV[3] then return 'stale' end
+  local call, written, rooms, full, exceeded = {'held'}, {member, ''}, {}, false, false
   for n, claim in ipairs(claims) do
-    local amount, spent, held = ARGV[4 + 2 * n], found[3 * n - 2] or '0', found[3 * n - 1] or '0'
-    local hi, lo = limit_of(claim, orders[n + 1])
-    local over = hi - high(spent) - high(held) - high(amount)
-    over = over * 1e9 + lo - low(spent) - low(held) - low(amount) -- its sign is exact
-    if over < 0 then full, exceeded = full or claim.enforced, true end
+    if not covers(claim) then return 'period ' .. now end
+    local amount, spent, held = ARGV[4 + 2 * n], found[4 * n] or '0', found[4 * n + 1] or '0'
+    local hi, lo = limit_of(claim, found[4 * n - 1])
+    local room = hi - high(spent) - high(held) - high(amount)
+    room = room * 1e9 + lo - low(spent) - low(held) - low(amount) -- its sign is exact
+    if room < 0 then full, exceeded = full or claim.enforced, true end
     rooms[n] = spent .. ' ' .. held .. ' ' .. text_of(hi, lo)
     call[3 * n - 1], call[3 * n], call[3 * n + 1] = claim.account, claim.unit, amount
+    written[2 * n + 1], written[2 * n + 2] = fields[4 * n + 1], plus(held, amount)
   end
   if full then return sweep() > 0 and 'again' or 'refused ' .. table.concat(rooms, ' ') end
+  written[2] = cmsgpack.pack(call)
+  redis.call('HSET', books, unpack(written))
+  redis.call('ZADD', due, now + tonumber(ARGV[5]), member)
+  for n, claim in ipairs(claims) do touch(claim, found[4 * n + 2]) end
   if now % 16 == 0 then sweep() end -- now and then, so that what is old does not grow
-  for n, claim in ipairs(claims) do
-    add('h' .. claim.account, '', ARGV[4 + 2 * n])
-    touch(claim, found[3 * n])
-  end
-  keep(member, call, 'held', tonumber(ARGV[5]))
   return (exceeded and 'over ' or 'held ') .. table.concat(rooms, ' ')
 end
 
 -- ARGV 3 order id, 4 set, extend or reset, 5 amount, 6 until in ms (0: for good), 7 version of the definitions, 8 claim
 if operation == 'order' then
   local member, action, amount, claim = 'o' .. ARGV[3], ARGV[4], ARGV[5], claim_of(ARGV[8])
-  if redis.call('HEXISTS', calls, member) == 1 then return 'known order' end
-  if redis.call('HGET', book, 'version') ~= ARGV[7] then return 'stale' end
+  if redis.call('HEXISTS', books, member) == 1 then return 'known order' end
+  if redis.call('HGET', books, 'version') ~= ARGV[7] then return 'stale' end
   if not covers(claim) then return 'period ' .. now end
   local field = 'l' .. claim.share
-  local set, more = string.match(redis.call('HGET', book, field) or '-', '^(%S+)(.*)$')
+  local set, more = string.match(redis.call('HGET', books, field) or '-', '^(%S+)(.*)$')
   if action == 'reset' then
-    redis.call('HSET', accounts, 's' .. claim.account, '0')
+    redis.call('HSET', books, 's' .. claim.account, '0')
   elseif action == 'set' then
     set = amount == '0' and '-' or amount
   end
@@ -206,9 +217,8 @@ if operation == 'order' then
     if till == '0' or tonumber(till) > now then kept[#kept + 1] = till .. ':' .. extra end
   end
   if action == 'extend' then kept[#kept + 1] = ARGV[6] .. ':' .. amount end
-  redis.call('HSET', book, field, table.concat(kept, ' '))
   touch(claim)
-  redis.call('HSET', calls, member, '')
+  redis.call('HSET', books, field, table.concat(kept, ' '), member, '')
   redis.call('ZADD', due, now + ORDER_MS, member)
   return 'done'
 end
@@ -217,7 +227,7 @@ end
 if operation == 'rebuild' then
   for i = 3, #ARGV, 2 do
     local claim = claim_of(ARGV[i + 1])
-    redis.call('HSET', accounts, 's' .. claim.account, ARGV[i])
+    redis.call('HSET', books, 's' .. claim.account, ARGV[i])
     touch(claim)
   end
   return 'done'
@@ -225,12 +235,12 @@ end
 
 -- ARGV 3 version, 4 JSON
 if operation == 'define' then
-  if redis.call('HGET', book, 'version') ~= ARGV[3] then
-    redis.call('HSET', book, 'version', ARGV[3], 'json', ARGV[4])
+  if redis.call('HGET', books, 'version') ~= ARGV[3] then
+    redis.call('HSET', books, 'version', ARGV[3], 'json', ARGV[4])
   end
   return 'done'
 end
 
-if operation == 'read' then return 'book ' .. now .. ' ' .. (redis.call('HGET', book, 'json') or '') end
+if operation == 'read' then return 'book ' .. now .. ' ' .. (redis.call('HGET', books, 'json') or '') end
 
 return 'swept ' .. sweep()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -68,7 +69,7 @@ class RedisStore:
         if not tenant or {"{", "}"} & set(tenant):
             raise ValueError("a tenant has a name, without braces")
         self._redis, self._url, self._cluster, self._now_ns = redis, url, cluster, now_ns
-        self.keys: Final = tuple(f"spanfuse:{{{tenant}}}:{part}" for part in ("book", "accounts", "calls", "due"))
+        self.keys: Final = tuple(f"spanfuse:{{{tenant}}}:{part}" for part in ("books", "names", "due"))
         self._head = (len(self.keys), *self.keys)
         self._packed = b"".join(b"$%d\r\n%b\r\n" % (len(t), t) for t in map(_bytes, ("EVALSHA", _SHA, *self._head)))
         self._send = self._clustered if cluster else self._direct
@@ -129,22 +130,19 @@ class RedisStore:
 
     def rows(self, scope: str | None) -> Iterator[Row]:
         with self._named_errors():
-            names = f"m{_literally(scope)}|*" if scope else "m*"
+            names = f"{_literally(scope)}|*" if scope else "*"
             for page in _pages(self._client.hscan_iter(self.keys[1], match=names, count=_PAGE)):
                 yield from self._page(page)
 
     def _page(self, page: list[tuple[str, str]]) -> Iterator[Row]:
-        import json
-
-        fields, shares = [], []
-        for field, what in page:
+        fields = []
+        for account, what in page:
             scope, name, *_ = json.loads(what)
-            fields += ["s" + field[1:], "h" + field[1:]]
-            shares.append(f"l{scope}|{name}")
-        amounts = self._client.hmget(self.keys[1], fields)
-        orders = self._client.hmget(self.keys[0], shares)
+            fields += ["s" + account, "h" + account, f"l{scope}|{name}"]
+        found = self._client.hmget(self.keys[0], fields)
         for n, (_, what) in enumerate(page):
-            yield Row(what, int(amounts[2 * n] or 0), int(amounts[2 * n + 1] or 0), orders[n] or "")
+            spent, held, orders = found[3 * n : 3 * n + 3]
+            yield Row(what, int(spent or 0), int(held or 0), orders or "")
 
     def close(self) -> None:
         self._client.close()
