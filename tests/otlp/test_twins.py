@@ -8,7 +8,7 @@ import pytest
 
 from spanfuse_processor.otlp.span import Span
 from tests.core.test_belated import Host
-from tests.otlp.fixtures import chat, says
+from tests.otlp.fixtures import calls, chat, says, span
 
 HERE, THERE = "0" * 31 + "a", "0" * 31 + "b"
 ONE_CALL_NANO_USD = 100 * 150 + 10 * 600
@@ -28,8 +28,8 @@ def traced(**attributes: Any) -> Span:
 
 def came(*spans: Span) -> Host:
     host = Host()
-    for span in spans:
-        host.take([span])
+    for one in spans:
+        host.take([one])
     return host
 
 
@@ -56,3 +56,28 @@ def test_it_counts_once_where_more_is_known_of_it(order: int, named: dict[str, s
 def test_other_calls_count_themselves(other: Span) -> None:
     host = came(traced(), other)
     assert {name: s.calls for name, s in host.states.items()} == {f"trace:{HERE}": 1, f"trace:{THERE}": 1}
+
+
+def test_two_spans_beside_one_another_owe_once() -> None:
+    """Of whoever traces the client, and of what calls it, below a request that says whose both are only when it ends."""
+    ids = {"gen_ai.response.id": "chatcmpl-1"}
+    client, library = (chat(id=n, parent=1, trace=HERE, attributes=ids, scope=f"scope {n}") for n in (2, 3))
+    request = span({"session.id": "s", "user.id": "u", "team.id": "t"}, id=1, trace=HERE, kind=2, lasts=2)
+    host = came(client, library, request)
+    assert [host.charged[scope] for scope in ("user:u", "team:t", "global:*")] == [ONE_CALL_NANO_USD] * 3
+
+
+def test_a_stream_counts_as_what_the_client_saw_of_it() -> None:
+    """The library that asked for it hands it on, and knows neither its end nor its usage."""
+    asked = {"gen_ai.usage.input_tokens": None, "gen_ai.usage.output_tokens": None}
+    library = chat(id=1, trace=HERE, attributes=asked, input=[says("hi")], lasts=0.2, scope="library")
+    client = chat(
+        id=2, parent=1, trace=HERE, at=0.1, input=[says("hi")], output=[says("Hi.", "assistant")], scope="client"
+    )
+    (found,) = calls(library, client)
+    assert (found.tokens.input, found.tokens.output, found.usage_estimated, found.action is None) == (
+        100,
+        10,
+        False,
+        False,
+    )

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Quirks
 from spanfuse_processor.otlp.dialects.forms import Cut
 from spanfuse_processor.otlp.dialects.genai import GENAI
-from spanfuse_processor.otlp.usage import Ending, Usage, ending, read_usage, ttft_ns
+from spanfuse_processor.otlp.usage import Ending, Usage, ending, finish_reason, read_usage, ttft_ns
 from spanfuse_processor.otlp.values import MAX_TOKENS
 from tests.otlp.fixtures import says, span
 
@@ -147,3 +147,26 @@ def test_either_way_of_counting_comes_to_the_same(fresh: int, read: int, write: 
     whole = used({"input": fresh + read + write, **parts})
     assert whole == used({"input": fresh, **parts}, dialect=APART)
     assert whole.tokens.input - whole.tokens.cache_read - whole.tokens.cache_write == fresh
+
+
+def test_vectors_are_no_output() -> None:
+    """Which some instrumentations record as what an embedding said."""
+    attributes = {"gen_ai.operation.name": "embeddings", KEYS["input"]: 9}
+    said = read_usage(span(attributes), GENAI, None, [says("0.1, 0.2", "assistant")], "complete", Counter())
+    assert (said.tokens.input, said.tokens.output, said.estimated) == (9, 0, False)
+
+
+@pytest.mark.parametrize(
+    "key", ["gen_ai.tool.definitions", "llm.request.functions.0.parameters", "llm.tools.0.tool.json_schema"]
+)
+def test_definitions_of_tools_are_input_where_it_is_estimated(key: str) -> None:
+    found = read_usage(span({key: "x" * 400}), GENAI, [says("hi" * 20)], None, "complete", Counter())
+    assert (found.tokens.input, found.estimated) == (110, True)
+
+
+@pytest.mark.parametrize(("called", "reason"), [(True, "tool_calls"), (False, "stop")])
+def test_an_answer_that_is_complete_may_call_tools(called: bool, reason: str) -> None:
+    """The Responses API says of either that it is completed."""
+    part = {"type": "tool_call", "name": "f", "arguments": {}} if called else {"type": "text", "content": "Hi."}
+    done = span({"gen_ai.response.finish_reasons": ["completed"]})
+    assert finish_reason(done, GENAI, [{"role": "assistant", "parts": [part]}]) == reason

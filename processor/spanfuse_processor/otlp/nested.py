@@ -101,12 +101,20 @@ def _is_repeated(outer: Candidate, inner: Candidate) -> bool:
     a, b = outer.call, inner.call
     if (a.operation == "embeddings") != (b.operation == "embeddings") or (b.error_type and not a.error_type):
         return False
-    return a.start_ns - SLACK_NS <= b.start_ns and b.end_ns <= a.end_ns + SLACK_NS
+    if not a.start_ns - SLACK_NS <= b.start_ns <= a.end_ns + SLACK_NS:
+        return False
+    # a stream outlasts the span of a library that only hands it on
+    return b.end_ns <= a.end_ns + SLACK_NS or (outer.scope != inner.scope and b.parent_span_id == a.span_id)
 
 
 def _stays_outside(outer: Call, inner: Call) -> bool:
-    """The one with content stays, the outer if in doubt: it knows more of the agent."""
-    return outer.content != "structure" or inner.content == "structure"
+    """The one that shows more stays, the outer if in doubt: it knows more of the agent."""
+    return _shows(outer) >= _shows(inner)
+
+
+def _shows(call: Call) -> tuple[bool, bool]:
+    """Whether there is content, and whether what the model did is among it."""
+    return call.content != "structure", call.action is not None
 
 
 def _beside(candidates: Sequence[Candidate]) -> list[Pair]:
@@ -122,9 +130,9 @@ def _beside(candidates: Sequence[Candidate]) -> list[Pair]:
     return pairs
 
 
-def _standing(call: Call) -> tuple[bool, bool, int]:
-    """Of two spans the one with content stays, then the one within a trace of what the agent does, then the earlier."""
-    return call.content != "structure", bool(call.parent_span_id), -call.start_ns
+def _standing(call: Call) -> tuple[tuple[bool, bool], bool, int]:
+    """Of two spans the one that shows more stays, then the one within a trace of what the agent does, then the earlier."""
+    return _shows(call), bool(call.parent_span_id), -call.start_ns
 
 
 def placing(call: Call) -> tuple[bool, bool, bool, int]:

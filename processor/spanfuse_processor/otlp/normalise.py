@@ -134,12 +134,12 @@ class Normaliser:
         for found in read.kept.values():
             call = found.call
             other = call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)
-            call, alias = self._twins.follow(found._replace(call=self._beside(call, other)))
+            call, alias, waits = self._twins.follow(found._replace(call=self._beside(call, other)))
             calls.append(call)
             if alias is not None:
                 aliases.append(alias)
             if call.span_id in read.new:
-                self._remember(call, other)
+                self._remember(call, waits or bool(other))
         calls.sort(key=lambda call: (call.end_ns, call.start_ns, call.span_id))
         return CallBatch.model_construct(calls=tuple(calls), resets=(), aliases=tuple(aliases), moved=())
 
@@ -181,12 +181,12 @@ class Normaliser:
                 if inner not in here:
                     read.kept[at] = found._replace(call=call.model_copy(update={"repeats": inner}))
 
-    def _remember(self, call: Call, other: str) -> None:
+    def _remember(self, call: Call, waits: bool) -> None:
         trace = self._traces.of(call.trace_id)
         trace.called = True
         if call.session_source == "trace":
             trace.strays.add(call.span_id)
-        if not other:
+        if not waits:
             remember(trace, call)
 
     def _beside(self, call: Call, other: str) -> Call:

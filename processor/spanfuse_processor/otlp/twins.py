@@ -25,6 +25,17 @@ class _Known(NamedTuple):
     start_ns: int
     end_ns: int
     placing: tuple[bool, bool, bool, int]
+    within: bool
+    """There are spans around it, which may say whose it is."""
+
+
+class Followed(NamedTuple):
+    """What becomes of a call."""
+
+    call: Call
+    alias: Alias | None = None
+    waits: bool = False
+    """Another span of it waits to hear whose it is."""
 
 
 class Twins:
@@ -33,25 +44,27 @@ class Twins:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    def follow(self, found: Candidate) -> tuple[Call, Alias | None]:
+    def follow(self, found: Candidate) -> Followed:
         """A call as it is to be counted, and what its span says of the one that was counted before it."""
         call = found.call
         if not call.response:
-            return call, None
+            return Followed(call)
         known = self._known.get(call.response)
         if known is None:
             self._remember(found)
-            return call, None
-        if known.trace_id == call.trace_id or known.scope == found.scope or not _meet(known, call):
-            return call, None
+            return Followed(call)
+        if known.scope == found.scope or not _meet(known, call):
+            return Followed(call)
+        if known.trace_id == call.trace_id:
+            return Followed(call, waits=known.within)
         same = call.model_copy(update={"session": known.session, "session_source": "inherited"})
         moves = known.session == f"trace:{known.trace_id}" and placing(call) > known.placing
-        return same, _alias(known, call) if moves else None
+        return Followed(same, _alias(known, call) if moves else None, known.within)
 
     def _remember(self, found: Candidate) -> None:
         call = found.call
         place = (found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
-        self._known[call.response] = _Known(*place, placing(call))
+        self._known[call.response] = _Known(*place, placing(call), bool(call.parent_span_id))
         if len(self._known) > MAX_KEPT:
             self._known.popitem(last=False)
 

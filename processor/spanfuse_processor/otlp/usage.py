@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
+from spanfuse.parts import calls_of, mapping_of
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.forms import Cut, load_text
 from spanfuse_processor.otlp.span import Span
@@ -21,8 +22,8 @@ CHARS_PER_TOKEN: Final = 4
 _NANO: Final = 1_000_000_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_TTFT_NS: Final = 24 * 3600 * _NANO
-_OVERHEAD_KEYS: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions")
-"""Parts of the input that are not among its messages."""
+_OVERHEAD: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions", "llm.request.functions.", "llm.tools.")
+"""How the attributes of those parts of the input begin that are not among its messages."""
 
 _NO_TEXT: Final = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "finish_reason"})
 """Keys of messages whose values cost no tokens to speak of."""
@@ -66,7 +67,7 @@ def read_usage(span: Span, dialect: Dialect, messages: Any, reply: Any, ended: E
         return Usage(_tokens(said), False)
     broken = ended == "broken off"
     no_input = said.input is None and not said.read + said.write
-    no_output = said.output is None and not (said.input is not None and reply is None)
+    no_output = said.output is None and not (said.input is not None and reply is None) and not _embeds(span, dialect)
     brought = characters(reply) // CHARS_PER_TOKEN if no_output or broken else 0
     output = max(said.output or 0, brought, said.reasoning if no_output else 0)
     sent = no_input and (output or not broken)
@@ -104,6 +105,11 @@ def _reported(span: Span, dialect: Dialect, counters: Counter[str]) -> _Reported
     return _Reported(fresh, output, read, write, reasoning)
 
 
+def _embeds(span: Span, dialect: Dialect) -> bool:
+    """Whether a model call brings vectors, which are no tokens."""
+    return name(span.attributes, dialect.operation).lower().startswith("embed")
+
+
 def _asked(span: Span, dialect: Dialect, pattern: str) -> bool:
     return re.fullmatch(pattern, name(span.attributes, dialect.request_model)) is not None
 
@@ -121,7 +127,9 @@ def _tokens(found: _Reported) -> Tokens:
 
 def _sent(span: Span, messages: Any) -> int:
     """What the input comes to, by its size."""
-    overhead = sum(len(text) for key in _OVERHEAD_KEYS if isinstance(text := span.attributes.get(key), str))
+    overhead = sum(
+        len(text) for key, text in span.attributes.items() if key.startswith(_OVERHEAD) and isinstance(text, str)
+    )
     return (characters(messages) + overhead) // CHARS_PER_TOKEN
 
 
@@ -179,6 +187,8 @@ def finish_reason(span: Span, dialect: Dialect, reply: Any) -> str:
     if isinstance(value, (list, tuple)):
         value = next(iter(value), None)
     text = bounded(value).lstrip("[{").rpartition(".")[2].lower().replace("-", "_")
+    if text == "completed" and isinstance(reply, list) and any(calls_of(mapping_of(item)) for item in reply):
+        return "tool_calls"  # a status of the Responses API, the same for every answer
     return _FINISH.get(text, text)
 
 

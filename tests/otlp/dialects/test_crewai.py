@@ -48,3 +48,18 @@ def test_a_crew_and_its_agents_are_no_calls() -> None:
         ("tool", "Geographer", "s-1", "u-1"),
     ]
     assert brings_result(found[1])
+
+
+def test_an_agent_is_named_in_what_its_task_brought() -> None:
+    """In versions that name it nowhere else."""
+    brought = {"output.value": json.dumps({"expected_output": "a city", "raw": "Paris", "agent": "Geographer"})}
+    found = calls(
+        span({KIND: "AGENT", **brought}, id=1, kind=1, scope=SCOPE, name="Task._execute_core", lasts=2),
+        span(
+            {KIND: "LLM", "llm.model_name": "gpt-4o-mini"},
+            id=2,
+            parent=1,
+            scope="openinference.instrumentation.litellm",
+        ),
+    )
+    assert [call.agent for call in found] == ["Geographer"]

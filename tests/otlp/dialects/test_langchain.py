@@ -88,7 +88,7 @@ def test_a_tool_is_called_with_its_arguments_and_not_with_the_callbacks(key: str
     assert brings_result(call(span(attributes, kind=1, scope="opentelemetry.instrumentation.langchain")))
 
 
-@pytest.mark.parametrize("name", ["agent", "LangGraph", "AgentExecutor"])
+@pytest.mark.parametrize("name", ["agent", "LangGraph", "AgentExecutor", "Task._execute_core"])
 def test_what_langchain_calls_any_agent_is_no_name(name: str) -> None:
     """Else agents of many services would be one."""
     model = {KIND: "LLM", "llm.model_name": "gpt-4o-mini", **USAGE}

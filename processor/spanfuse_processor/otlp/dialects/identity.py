@@ -87,8 +87,8 @@ AGENT: Final[Keys] = (
     "ai.telemetry.functionId",
 )
 
-NO_NAMES: Final = frozenset({"agent", "LangGraph", "RunnableSequence", "AgentExecutor"})
-"""What LangChain calls an agent that nobody named. They are those of many services, whose limits are not to be shared."""
+NO_NAMES: Final = frozenset({"agent", "LangGraph", "RunnableSequence", "AgentExecutor", "Task._execute_core"})
+"""What LangChain and CrewAI call an agent that nobody named: agents of many services, which are not to share their limits."""
 
 MADE_UP: Final[Keys] = ("gen_ai.conversation.id",)
 """What some libraries fill in where nobody named the session."""

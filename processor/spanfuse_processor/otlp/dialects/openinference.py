@@ -51,7 +51,7 @@ OPENINFERENCE: Final = Dialect(
     output=(Flat("llm.output_messages."), *OUTPUT, Json(("output.value",))),
     operation=("gen_ai.operation.name", KIND),
     agent=(*AGENT, "graph.node.id"),
-    agent_span=AgentSpan(KIND, "AGENT"),
+    agent_span=AgentSpan(KIND, "AGENT", (JsonKey("output.value", "agent", beside="expected_output"),)),  # of CrewAI
     provider=("llm.provider", "llm.system", *PROVIDER),
     response_model=("llm.response.model_name", "llm.model_name", "embedding.model_name", *RESPONSE_MODEL),
     request_model=("llm.request.model_name", JsonKey("llm.invocation_parameters", "model"), *REQUEST_MODEL),
