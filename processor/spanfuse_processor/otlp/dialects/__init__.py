@@ -13,6 +13,7 @@ from spanfuse_processor.otlp.dialects.google_adk import GOOGLE_ADK
 from spanfuse_processor.otlp.dialects.langfuse import LANGFUSE
 from spanfuse_processor.otlp.dialects.langsmith import LANGSMITH
 from spanfuse_processor.otlp.dialects.litellm import LITELLM
+from spanfuse_processor.otlp.dialects.logfire import LOGFIRE
 from spanfuse_processor.otlp.dialects.microsoft import AGENT_FRAMEWORK, AUTOGEN, SEMANTIC_KERNEL
 from spanfuse_processor.otlp.dialects.mlflow import MLFLOW
 from spanfuse_processor.otlp.dialects.openai_agents import OPENAI_AGENTS
@@ -31,6 +32,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     MLFLOW,
     LITELLM,
     PYDANTIC_AI,
+    LOGFIRE,
     STRANDS,
     GOOGLE_ADK,
     OPENAI_AGENTS,

@@ -143,6 +143,10 @@ class Dialect:
     default_role: Role | None = None
     """Of spans with none of these attributes. Default: `tool` if a tool is named, `llm` for a client span with a model."""
 
+    answered: frozenset[str] = frozenset()
+    """Attributes of which a model call that went well has one. Without any its span is but the beginning of a stream, of whose
+    answer another span tells. Empty: a span is a call whatever it has."""
+
     input: tuple[Source, ...] = INPUT
     """Sources of the input messages of a model call."""
     output: tuple[Source, ...] = OUTPUT

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from spanfuse_processor.otlp.dialects.dialect import Dialect, Role, Roles
-from spanfuse_processor.otlp.span import KIND_CLIENT, Span
+from spanfuse_processor.otlp.span import KIND_CLIENT, STATUS_ERROR, Span
 
 
 def role_of(span: Span, dialect: Dialect) -> Role:
+    """As the span says; one that only began a stream is no call."""
+    role, answered = _stated_role(span, dialect), dialect.answered
+    begins = answered and role == "llm" and span.status_code != STATUS_ERROR and answered.isdisjoint(span.attributes)
+    return "other" if begins else role
+
+
+def _stated_role(span: Span, dialect: Dialect) -> Role:
     """By the first attribute whose value is known; a span whose values nobody knows is no call."""
     stated = False
     for roles in dialect.roles:
