@@ -39,7 +39,14 @@ SETTINGS: dict[str, Any] = {
         "fanout": {"max_agents": 1, "window_s": 3600},
         "retries": {"count": 10, "share": 0.01, "window_s": 600},
     },
-    "budgets": {"session": {"limit_usd": 0.002}},
+    "budgets": {
+        "session": {"limit_usd": 0.002},
+        "session/tokens": {"limit_tokens": 20_000, "mode": "warn"},
+        "user/steps": {"limit_steps": 8},
+        "trace/steps": {"limit_steps": 20, "mode": "warn"},
+        "agent/daily": {"limit_usd": 0.002, "period": "daily", "mode": "warn"},
+        "global/hourly": {"limit_tokens": 50_000, "period": "hourly", "mode": "warn"},
+    },
     "policies": [
         {
             "agent": "recorded",
@@ -140,8 +147,15 @@ def core(spans: list[bytes]) -> Totals:
     wanted = ("repeat.prompt", "near.prompt", "repeat.no_progress", "near.no_progress", "cycle", "errors")
     fired = {json.loads(d)["rule"] for d in found.detections.values()}
     assert fired >= {*wanted, "budget.session", "limits.max_steps"}
-    assert {rule for said in found.found.values() for rule, _, _ in said} == {"agent.breaker", "fanout", "retries"}
-    assert set(found.standing.values()) == {"agent.breaker"}
+    budgets = {f"budget.{name}" for name in ("user/steps", "trace/steps", "agent/daily", "global/hourly")}
+    assert {rule for said in found.found.values() for rule, _, _ in said} == {
+        "agent.breaker",
+        "fanout",
+        "retries",
+        *budgets,
+    }
+    assert set(found.standing.values()) == {"agent.breaker", "budget.user/steps"}
+    assert "budget.session/tokens" in fired
     assert [found.sessions[f"late-{k}"][0] for k in range(3)] == [8, 8, 8]
     assert found.charges["user:late-user-0"][0] == 8
     return found

@@ -172,7 +172,8 @@ def expected(batches: Iterable[CallBatch], policy: Policy) -> Totals:
 def summed(state: ScopeState) -> dict[str, Any]:
     """What does not depend on the order in which charges of several sources came."""
     names = ("calls", "cost_nano_usd", "input_tokens", "failures", "sessions", "loops", "lengths", "spends", "last_ns")
-    return {name: getattr(state, name) for name in names} | {"members": state.active.count}
+    accounts = state.budgets.sums if state.budgets is not None else {}
+    return {name: getattr(state, name) for name in names} | {"members": state.active.count, "accounts": accounts}
 
 
 def _add(
