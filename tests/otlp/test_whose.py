@@ -48,6 +48,22 @@ def test_without_them_the_process_names_team_and_agent() -> None:
     assert call(chat(resource={"service.name": "unknown_service:python"})).agent == ""
 
 
+def test_a_name_that_was_scrubbed_is_none() -> None:
+    scrubbed = "[Scrubbed due to 'session']"
+    found = call(chat(attributes={"session.id": scrubbed, "gen_ai.conversation.id": "c", "user.id": scrubbed}))
+    assert (found.session, found.user) == ("c", "")
+    assert call(chat(attributes={"session.id": scrubbed})).session_source == "trace"
+
+
+def test_the_id_of_a_response_is_no_session() -> None:
+    request = span({"session.id": "s"}, id=1, name="request")
+    answered = {"gen_ai.conversation.id": "resp_0a1b"}
+    found = calls(request, chat(id=2, parent=1, attributes=answered), chat(id=3, parent=1, at=2, attributes=answered))
+    assert [(c.session, c.session_source) for c in found] == [("s", "inherited")] * 2
+    thread = answered | {"traceloop.association.properties.thread_id": "t"}
+    assert call(chat(attributes=thread)).session == "t"
+
+
 @pytest.mark.parametrize("field", ["session", "user", "team", "agent"])
 def test_the_configuration_names_them(field: str) -> None:
     config = Config.model_validate({"identity": {field: ["app.who"]}})
