@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -20,6 +22,8 @@ OUTPUT_TOKENS: Final = 4096
 _MAX_TOKENS: Final = 10**9
 _NO_TEXT: Final = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id"})
 """Keys of messages whose values cost no tokens to speak of."""
+_VERSION: Final = re.compile(r"[-@:](?:v?\d[\d.:-]*|latest)$")
+"""The end of a model's name that says which edition of it: `-2024-08-06`, `@20250514`, `-v2:0`, `-latest`."""
 _MAX_PARTS: Final = 100_000
 _MILLION: Final = 1_000_000
 
@@ -73,10 +77,18 @@ def amounts_of(model: str, tokens: Tokens, price: Price | None, definitions: Def
     return Amounts(cost, sum(tokens))
 
 
+@lru_cache(maxsize=1024)
+def _names(model: str) -> tuple[str, ...]:
+    """Under which names a model may be listed: as it is called, without its provider, and without its date or version."""
+    found = [model, model.lower(), model.lower().rpartition("/")[2]]
+    while (shorter := _VERSION.sub("", found[-1])) != found[-1]:
+        found.append(shorter)
+    return tuple(found)
+
+
 def _by_table(model: str, tokens: Tokens, definitions: Definitions | None) -> int:
     from spanfuse.ledger.book import Definitions
 
     known = definitions or Definitions()
-    name = model.lower()
-    rate = known.prices.get(name) or known.prices.get(name.rpartition("/")[2]) or known.fallback
+    rate = next((rate for name in _names(model) if (rate := known.prices.get(name))), known.fallback)
     return -(-(tokens.input * rate[0] + tokens.output * rate[1]) // _MILLION)

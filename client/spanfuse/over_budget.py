@@ -43,7 +43,7 @@ class OverBudget(Blocked):
         if self.rule == UNAVAILABLE:
             return "It passes again once the ledger can be reached"
         until = "It has no period" if self.until is None else f"Its period ends {self.until:%Y-%m-%d %H:%M:%S} UTC"
-        return f"{until}. To extend it: spanfuse budget extend {self.key} {self.budget}"
+        return f"{until}. To extend it: spanfuse budget extend {self.key} {self.budget} AMOUNT"
 
 
 def over_budget(refusal: Refusal, *, away: str = "") -> OverBudget:
@@ -58,7 +58,7 @@ def over_budget(refusal: Refusal, *, away: str = "") -> OverBudget:
         state="open",
         action="block",
         mode="enforce",
-        rule=UNAVAILABLE if away else f"budget.{refusal.scope.partition(':')[0]}",
+        rule=UNAVAILABLE if away else f"budget.{refusal.budget}",
         message=f"{away}; {refusal.text()}" if away else refusal.text(),
         evidence=Evidence(value=(refusal.spent + refusal.held) / scale, threshold=refusal.limit / scale, unit=unit),
         issued_at_ns=time.time_ns(),

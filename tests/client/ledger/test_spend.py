@@ -117,19 +117,24 @@ def test_a_refusal_says_scope_budget_amounts_until_when_and_how_to_extend(sqlite
         raise AssertionError("it was let in")
     refusal = caught.value
     assert isinstance(refusal, Blocked)
-    assert (refusal.key, refusal.scope, refusal.budget, refusal.rule) == ("user:u", "user", "user/daily", "budget.user")
+    assert (refusal.key, refusal.scope, refusal.budget, refusal.rule) == (
+        "user:u",
+        "user",
+        "user/daily",
+        "budget.user/daily",
+    )
     assert (refusal.spent, refusal.held, refusal.limit, refusal.asked) == (0, nano(6), nano(10), nano(5))
     assert (refusal.remaining, refusal.unit) == (nano(4), "usd")
     assert refusal.until == datetime(2027, 1, 16, tzinfo=UTC)
     assert (refusal.retryable, refusal.status_code, refusal.code) == (False, 403, "spanfuse_blocked")
     assert str(refusal) == (
-        "user:u is blocked by budget.user: budget user/daily of user:u has $4.0000 left of $10.0000 ($0.0000 spent and "
+        "user:u is blocked by budget.user/daily: budget user/daily of user:u has $4.0000 left of $10.0000 ($0.0000 spent and "
         "$6.0000 held for calls under way), the call may take $5.0000. Evidence: 6 of 10 USD. Its period ends 2027-01-16 "
-        "00:00:00 UTC. To extend it: spanfuse budget extend user:u user/daily."
+        "00:00:00 UTC. To extend it: spanfuse budget extend user:u user/daily AMOUNT."
     )
     again = pickle.loads(pickle.dumps(refusal))
     assert (str(again), again.remaining) == (str(refusal), refusal.remaining)
-    assert guard.counters.by_rule == {"budget.user": 1}
+    assert guard.counters.by_rule == {"budget.user/daily": 1}
     assert guard.counters.blocked == 1
 
 
@@ -233,6 +238,13 @@ def test_a_model_that_nobody_knows_has_the_fallback_price(sqlite: Ledger) -> Non
     defined(sqlite, strict(limit_usd=100))
     with guarded(sqlite).spend(model="new-x-9", user="u", prompt="x" * 4_000_000, max_output_tokens=100_000) as call:
         assert call.estimate.usd == nano(5 + 1.5)
+
+
+@pytest.mark.parametrize("name", ["gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4o-latest", "vendor/gpt-4o-20240806-v2:0"])
+def test_editions_of_a_model_have_its_price(sqlite: Ledger, name: str) -> None:
+    defined(sqlite, strict(limit_usd=100), prices={"gpt-4o": (10**15, 10**15), "gpt-4": (1, 1)})
+    with guarded(sqlite).spend(model=name, user="u", max_output_tokens=7) as call:
+        assert call.estimate.usd == nano(7)
 
 
 def test_one_id_is_one_call(guard: Guard, sqlite: Ledger) -> None:
