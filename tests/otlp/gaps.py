@@ -127,7 +127,7 @@ ABOUT: Final[Mapping[str, About]] = {
     "langsmith": About(
         SERVICE,
         {"tools": GEO, "session": f"{SERVICE} {GEO}"},
-        gaps=(_error("Exception", "the text of the exception alone names the type"), _NO_FIRST),
+        gaps=(_error("OpenAIInvalidRequestError", "as LangChain calls it"), _NO_FIRST),
     ),
     "litellm": About(
         SERVICE,

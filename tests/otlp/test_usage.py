@@ -170,3 +170,14 @@ def test_an_answer_that_is_complete_may_call_tools(called: bool, reason: str) ->
     part = {"type": "tool_call", "name": "f", "arguments": {}} if called else {"type": "text", "content": "Hi."}
     done = span({"gen_ai.response.finish_reasons": ["completed"]})
     assert finish_reason(done, GENAI, [{"role": "assistant", "parts": [part]}]) == reason
+
+
+def test_nothing_was_reported_where_both_counts_are_zero() -> None:
+    """As some do of streams: nobody asks nothing to be answered nothing."""
+    found = used({"input": 0, "output": 0, "total": 0}, [says("x" * 40)], [says("y" * 20, "assistant")])
+    assert (found.tokens.input, found.tokens.output, found.estimated) == (10, 5, True)
+
+
+def test_what_langchain_says_of_a_reply_is_no_part_of_it() -> None:
+    reply = {"role": "assistant", "content": "y" * 20, "response_metadata": {"headers": {"server": "x" * 400}}}
+    assert used({"input": 10}, None, [reply]).tokens.output == 5

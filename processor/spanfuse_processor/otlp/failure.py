@@ -19,6 +19,10 @@ _FAILED: Final = (
     ("langfuse.observation.level", "ERROR"),
 )
 """Attributes and values by which spans fail whose status says nothing of it."""
+_RECORDS_FAILURES: Final = frozenset({"langsmith"})
+"""Scopes that record an exception only for what failed, even where they call it a success."""
+_WRITTEN: Final = re.compile(r"(\w{1,100}(?:Error|Exception|Timeout|Interrupt|Exit))\(")
+"""An exception as Python writes it."""
 _CLASS: Final = re.compile(r"<class '([\w.]+)'>")
 """A type as Python writes it."""
 _CODE_TEXT: Final = re.compile(
@@ -49,9 +53,24 @@ def error_type(span: Span) -> str:
     """`error.type`, else the type of the exception that was recorded, else `error`; empty for a success."""
     stated = bounded(span.attributes.get("error.type"))
     stated = _CLASS.sub(r"\1", stated) if stated else ""
-    if span.status_code != STATUS_ERROR and not stated and not any(span.attributes.get(k) == v for k, v in _FAILED):
+    if span.status_code != STATUS_ERROR and not stated and not _says_so(span):
         return ""
-    return stated or bounded(exception(span).get("exception.type")) or "error"
+    return stated or _raised(span) or "error"
+
+
+def _says_so(span: Span) -> bool:
+    """Whether a span failed whose status says nothing of it."""
+    if any(span.attributes.get(key) == value for key, value in _FAILED):
+        return True
+    return span.scope in _RECORDS_FAILURES and bool(exception(span))
+
+
+def _raised(span: Span) -> str:
+    """Type of the exception that was recorded, or of the one that a plain `Exception` tells of."""
+    found = exception(span)
+    kind, message = bounded(found.get("exception.type")), found.get("exception.message")
+    told = _WRITTEN.match(message) if kind == "Exception" and isinstance(message, str) else None
+    return bounded(told[1]) if told else kind
 
 
 def exception(span: Span) -> dict[str, Any]:

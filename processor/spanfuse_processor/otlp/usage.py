@@ -25,7 +25,10 @@ _MAX_TTFT_NS: Final = 24 * 3600 * _NANO
 _OVERHEAD: Final = ("gen_ai.system_instructions", "gen_ai.tool.definitions", "llm.request.functions.", "llm.tools.")
 """How the attributes of those parts of the input begin that are not among its messages."""
 
-_NO_TEXT: Final = frozenset({"role", "type", "id", "tool_call_id", "tool_use_id", "finish_reason"})
+_NO_TEXT: Final = frozenset(
+    {"role", "type", "id", "tool_call_id", "tool_use_id", "finish_reason"}
+    | {"response_metadata", "usage_metadata", "generation_info"}
+)
 """Keys of messages whose values cost no tokens to speak of."""
 
 _FINISH: Final = {
@@ -65,6 +68,8 @@ def read_usage(span: Span, dialect: Dialect, messages: Any, reply: Any, ended: E
     said = _reported(span, dialect, counters)
     if ended == "failed":
         return Usage(_tokens(said), False)
+    if not said.input and not said.output:  # some report 0 for what they do not know
+        said = said._replace(input=None, output=None)
     broken = ended == "broken off"
     no_input = said.input is None and not said.read + said.write
     no_output = said.output is None and not (said.input is not None and reply is None) and not _embeds(span, dialect)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.span import Span, SpanEvent
 from tests.otlp.dialects.steps import (
     ANSWER,
     ARGUMENTS,
@@ -147,3 +147,11 @@ def test_the_project_is_no_session() -> None:
     said = {"langsmith.metadata.thread_id": "s", "langsmith.metadata.user_id": "u", "langsmith.metadata.team": "t"}
     found = call(run(attributes={**said, "langsmith.metadata.lc_agent_name": "guide"}))
     assert (found.session, found.user, found.team, found.agent) == ("s", "u", "t", "guide")
+
+
+def test_a_failure_that_is_called_a_success_is_one() -> None:
+    """LangChain has a reply for it, of which LangSmith tells; the exception is recorded as text."""
+    raised = {"exception.type": "Exception", "exception.message": "OpenAIRateLimitError('Error code: 429')Traceback …"}
+    reply = generated(lc("AIMessage", content="", response_metadata={"status_code": 429}))
+    found = call(run(prompt={"messages": []}, completion=reply, events=[SpanEvent("exception", 0, raised)]))
+    assert (found.error_type, found.error_class, found.tokens.output) == ("OpenAIRateLimitError", "provider", 0)
