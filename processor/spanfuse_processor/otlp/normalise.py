@@ -184,18 +184,19 @@ class Normaliser:
     def _remember(self, call: Call, waits: bool) -> None:
         trace = self._traces.of(call.trace_id)
         trace.called = True
-        if call.session_source == "trace":
-            trace.strays.add(call.span_id)
+        trace.count(call.span_id, call.session)
         if not waits:
             remember(trace, call)
 
     def _beside(self, call: Call, other: str) -> Call:
-        """A call whose span, or another span of it, was counted under the trace: it follows it there, since what is moved from
-        there must not be overtaken."""
-        strays = self._traces.of(call.trace_id).strays
-        if call.session_source == "trace" or not (call.span_id in strays or other in strays):
+        """A call whose span, or another span of it, was counted under another session, since less was known then: it follows it
+        there. Only there it is found to be the same, and what is moved from there must not be overtaken."""
+        counted = self._traces.of(call.trace_id).counted
+        session = counted.get(call.span_id) or counted.get(other)
+        if session is None or session == call.session:
             return call
-        return call.model_copy(update={"session": f"trace:{call.trace_id}", "session_source": "trace"})
+        source = "trace" if session == f"trace:{call.trace_id}" else "inherited"
+        return call.model_copy(update={"session": session, "session_source": source})
 
     def _verdict(self, span: Span, view: _View | None, at: int, read: _Read) -> Verdict:
         if view is None:

@@ -69,7 +69,7 @@ class Namer(NamedTuple):
 class Trace:
     """What is remembered of one trace."""
 
-    __slots__ = ("called", "inside", "namers", "nodes", "open", "says", "strays")
+    __slots__ = ("called", "counted", "inside", "namers", "nodes", "open", "says")
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -79,8 +79,8 @@ class Trace:
         self.says = False, False, False
         """Whether any of them names a session, a user, a team."""
         self.open: list[Open] = []
-        self.strays: set[str] = set()
-        """Calls that were counted under the trace. What is sent again goes the same way, behind what was moved from there."""
+        self.counted: dict[str, str] = {}
+        """Call → session under which it was counted. What is sent again, or by another span of the call, goes the same way."""
         self.called = False
         """Whether any call of it has been seen here."""
 
@@ -91,6 +91,11 @@ class Trace:
         self.says = session or bool(namer.session), user or bool(namer.user), team or bool(namer.team)
         if len(self.namers) > MAX_NAMERS:
             del self.namers[next(iter(self.namers))]
+
+    def count(self, span_id: str, session: str) -> None:
+        """Remember under which session a call was counted."""
+        if len(self.counted) < MAX_SPANS_PER_TRACE:
+            self.counted[span_id] = session
 
     def may_tell(self) -> bool:
         """Whether something is known of a kind that a call lacks."""

@@ -21,7 +21,7 @@ from tests.otlp.dialects.steps import (
     is_asked,
     of_models,
 )
-from tests.otlp.fixtures import call, calls, span
+from tests.otlp.fixtures import call, calls, normaliser, span
 
 SCOPE = "pydantic-ai"
 MADE_UP = "01a2271d-2738-76c0-b16b-82dce2ef19ea"
@@ -146,6 +146,21 @@ def test_a_session_that_a_user_names_is_surer_than_one_that_was_made_up() -> Non
     assert {(c.session, c.user, c.team) for c in under} == {("s-1", "u-1", "geo-team")}
     without = calls(agent_run(**made_up), other)
     assert {(c.session, c.session_source) for c in without} == {(MADE_UP, "inherited")}
+
+
+def test_a_call_stays_where_it_was_counted() -> None:
+    """The content of a call that was logged comes after its parents, which name another session."""
+    made_up = {"gen_ai.conversation.id": MADE_UP}
+    inside = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "session.id": "s-2"}
+    memory = normaliser()
+    first = calls(chat(id=2, parent=1, attributes=made_up), using=memory)
+    request = span({"session.id": "s-1"}, id=9, scope="my.app", name="POST /chat", lasts=10)
+    run = agent_run(**made_up)
+    run.parent_span_id = request.span_id
+    assert not calls(run, request, using=memory)
+    again = calls(chat(id=2, parent=1, attributes=made_up), using=memory)
+    client = calls(span(inside, id=3, parent=2, lasts=0.5), using=memory)
+    assert [c.session for c in (*first, *again, *client)] == [MADE_UP] * 3
 
 
 def test_new_messages_have_their_results_under_another_name() -> None:
