@@ -63,5 +63,6 @@ def over_budget(refusal: Refusal, *, away: str = "") -> OverBudget:
         evidence=Evidence(value=(refusal.spent + refusal.held) / scale, threshold=refusal.limit / scale, unit=unit),
         issued_at_ns=time.time_ns(),
         expires_at_ns=None if away else refusal.until_ns,
+        lapses=not away and refusal.until_ns is not None,
     )
     return OverBudget(decision, refusal)

@@ -97,8 +97,14 @@ class Purse:
                 hold = self.ledger.reserve(call_id, who, amounts, HOLD_S, enforce=enforce)
             except Unavailable as error:
                 self._lose(error)
+            except LedgerError:
+                raise
+            except BaseException:  # cancelled, or interrupted: it may be held by now
+                self._afterwards(Bill(Hold(call_id, amounts), who, None, None))
+                raise
             else:
-                self._allowance.learn(tuple(who.values()), hold)
+                with self._lock:
+                    self._allowance.learn(tuple(who.values()), hold)
                 return hold
         return self._locally(call_id, who, amounts, enforce)
 
@@ -109,8 +115,14 @@ class Purse:
                 hold = await self.ledger.areserve(call_id, who, amounts, HOLD_S, enforce=enforce)
             except Unavailable as error:
                 self._lose(error)
+            except LedgerError:
+                raise
+            except BaseException:  # cancelled, or interrupted: it may be held by now
+                self._afterwards(Bill(Hold(call_id, amounts), who, None, None))
+                raise
             else:
-                self._allowance.learn(tuple(who.values()), hold)
+                with self._lock:
+                    self._allowance.learn(tuple(who.values()), hold)
                 return hold
         return self._locally(call_id, who, amounts, enforce)
 
@@ -122,6 +134,9 @@ class Purse:
                 self._pay(bill)
             except Unavailable as error:
                 self._owe(bill, error)
+            except BaseException:
+                self._afterwards(bill)
+                raise
 
     async def asettle(self, hold: Hold, who: Mapping[str, str], amounts: Amounts | None) -> None:
         """The same, awaited."""
@@ -134,6 +149,20 @@ class Purse:
                     await self.ledger.asettle(hold if hold.claims else hold.call_id, amounts, who)
             except Unavailable as error:
                 self._owe(bill, error)
+            except BaseException:
+                self._afterwards(bill)
+                raise
+
+    def _afterwards(self, bill: Bill) -> None:
+        """Settle what was interrupted, on a thread of its own: under one call id it is done once."""
+
+        def pay() -> None:
+            try:
+                self._pay(bill)
+            except Unavailable as error:
+                self._owe(bill, error)
+
+        threading.Thread(target=pay, name="spanfuse-ledger-once", daemon=True).start()
 
     def _pay(self, bill: Bill) -> None:
         hold, who, amounts, doubted_s = bill

@@ -116,6 +116,11 @@ class RedisStore:
             head = b"*%d\r\n" % (len(self._head) + 2 + len(texts))
             connection.send_packed_command([head + packed], check_health=False)
             return connection.read_response()
+        except self._redis.ResponseError:
+            raise
+        except BaseException:  # whoever interrupts must not leave the answer to the next
+            connection.disconnect()
+            raise
         finally:
             pool.release(connection)
 

@@ -336,3 +336,36 @@ def test_threads_that_lose_the_ledger_together_share_one_allowance(guard: Guard,
     assert len(admitted) == 5
     back(guard, line)
     assert books(books_of) == (81, 0)
+
+
+@pytest.mark.parametrize("when", ["reserve", "settle"])
+def test_a_call_that_is_cancelled_while_the_ledger_is_asked_leaves_nothing_held(
+    ledger: SqliteLedger, line: Line, guard: Guard, books_of: Ledger, when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task is cancelled before the answer has come; what was reserved is given back, what was spent is settled."""
+    import asyncio
+
+    stopped = asyncio.Event()
+
+    async def slow(operation: str, *arguments: str) -> str:
+        answer = line.run(operation, *arguments) if operation != "settle" else ""
+        if operation == when:
+            stopped.set()
+            await asyncio.Event().wait()
+        return answer or line.run(operation, *arguments)
+
+    monkeypatch.setattr(line, "arun", slow)
+
+    async def call() -> None:
+        async with guard.spend(cost_usd=2, user="u") as spending:
+            spending.settle(cost_usd=1.5)
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(call())
+        await stopped.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    wait_until(lambda: books(books_of) == ((1.5 if when == "settle" else 0), 0))
