@@ -200,7 +200,8 @@ class Call(Record):
     response: str = Field(default="", max_length=16, pattern=_HEX)
     """Hash of the provider's response id: spans with the same one tell of the same call; empty where unknown."""
     repeats: str = Field(default="", max_length=16, pattern=_HEX)
-    """Id of a model span inside this one, which tells of the same call and came in an earlier request; empty: none did."""
+    """Id of a model span inside or beside this one, which tells of the same call and came in an earlier request; empty: none
+    did."""
     progress: int | None = Field(default=None, ge=0)
     """What the agent says it has achieved, as a count that only grows (`spanfuse.progress`); none: it does not say."""
     content: ContentMode = "structure"

@@ -67,6 +67,14 @@ def test_two_spans_beside_one_another_owe_once() -> None:
     assert [host.charged[scope] for scope in ("user:u", "team:t", "global:*")] == [ONE_CALL_NANO_USD] * 3
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_two_spans_that_counted_a_stream_differently_are_one_call(order: int) -> None:
+    ids = {"gen_ai.response.id": "msg_1"}
+    one = chat(id=2, parent=1, trace=HERE, attributes=ids, scope="client")
+    other = chat(id=3, parent=1, trace=HERE, attributes=ids | {"gen_ai.usage.output_tokens": 11}, scope="tracer")
+    assert came(*[one, other][::order]).calls["global:*"] == 1
+
+
 def test_a_stream_counts_as_what_the_client_saw_of_it() -> None:
     """The library that asked for it hands it on, and knows neither its end nor its usage."""
     asked = {"gen_ai.usage.input_tokens": None, "gen_ai.usage.output_tokens": None}

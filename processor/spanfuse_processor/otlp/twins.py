@@ -1,8 +1,9 @@
-"""One model call that two instrumentations see in traces of their own, whose spans come in different requests.
+"""One model call that two instrumentations see beside one another, or in traces of their own, whose spans come in different
+requests.
 
 A client of a model that makes spans itself does so beside those of whoever traces it, and where neither has a parent each
 begins a trace. The core tells spans of one call from those of others within a session: so the one that comes later is given
-the session of the first.
+the session of the first, and its span, since what they counted of a stream differs: some add up what its parts say.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ MAX_KEPT: Final = 4_096
 
 
 class _Known(NamedTuple):
+    span_id: str
     scope: str
     trace_id: str
     session: str
@@ -55,6 +57,7 @@ class Twins:
             return Followed(call)
         if known.scope == found.scope or not _meet(known, call):
             return Followed(call)
+        call = call.model_copy(update={"repeats": call.repeats or known.span_id})
         if known.trace_id == call.trace_id:
             return Followed(call, waits=known.within)
         same = call.model_copy(update={"session": known.session, "session_source": "inherited"})
@@ -63,7 +66,7 @@ class Twins:
 
     def _remember(self, found: Candidate) -> None:
         call = found.call
-        place = (found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
+        place = (call.span_id, found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
         self._known[call.response] = _Known(*place, placing(call), bool(call.parent_span_id))
         if len(self._known) > MAX_KEPT:
             self._known.popitem(last=False)
