@@ -89,3 +89,17 @@ def test_a_stream_counts_as_what_the_client_saw_of_it() -> None:
         False,
         False,
     )
+
+
+@pytest.mark.parametrize("parent", [0, 1])
+@pytest.mark.parametrize(
+    ("other", "count"),
+    [({}, 1), ({"scope": "tracer"}, 2), ({"lasts": 2}, 2), ({"error": None}, 2), ({"at": 2}, 2)],
+)
+def test_a_failure_that_a_client_and_its_tracer_tell_of_is_one(parent: int, other: dict[str, Any], count: int) -> None:
+    """It has no response, and so no id of one."""
+    failed = {"gen_ai.usage.input_tokens": None, "gen_ai.usage.output_tokens": None}
+    one = chat(id=2, parent=parent, trace=HERE, attributes=failed, input=[says("hi")], error="429", scope="tracer")
+    more = {"at": 0.1, "lasts": 0.5, "scope": "client", "error": "429", **other}
+    two = chat(id=3, parent=parent, trace=HERE if parent else THERE, attributes=failed, **more)
+    assert len(calls(one, two)) == len(calls(two, one)) == count

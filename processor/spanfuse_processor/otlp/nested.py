@@ -12,6 +12,9 @@ from spanfuse_schemas import Call, Tokens
 SLACK_NS: Final = 5_000_000
 """By so much a span may reach beyond the one around it: their clocks differ in resolution."""
 
+NEAR: Final = 16
+"""So many failures that began later than one are looked at for another span of it."""
+
 _NOTHING: Final = Tokens()
 _LACKING: Final = ("user", "team", "agent", "provider", "model", "finish_reason", "ttft_ns", "response")
 
@@ -29,13 +32,13 @@ def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int
     """The candidates that count, by their place, and for each of the others the place of the one that it repeats.
 
     Only the innermost model span is a model call: one that holds others repeats them, whatever is between them but an agent or
-    a tool. Spans with the same response id are one call if they come from different instrumentations and overlap; spans that
-    differ in their id alone are one span recorded twice.
+    a tool. Spans with the same response id are one call if they come from different instrumentations and overlap, and so are
+    failures, which often have none, if one encloses the other; spans that differ in their id alone are one span recorded twice.
     """
     kept: dict[int, Candidate] = dict(enumerate(candidates))
     repeats: dict[int, int] = {}
     if sum(c.call.kind == "llm" for c in candidates) > 1:
-        pairs = [*_twins(candidates), *_within(candidates, traces), *_beside(candidates)]
+        pairs = [*_twins(candidates), *_within(candidates, traces), *_beside(candidates), *_failures(candidates)]
         for gone, span, merges in pairs:
             stays = _last(repeats, span)
             if gone in kept and stays in kept and gone != stays:
@@ -128,6 +131,30 @@ def _beside(candidates: Sequence[Candidate]) -> list[Pair]:
                 richer = _standing(candidates[j].call) >= _standing(found.call)
                 pairs.append((i, j, True) if richer else (j, i, True))
     return pairs
+
+
+def _failures(candidates: Sequence[Candidate]) -> list[Pair]:
+    """Failures of a model below one span, or below none, of which one encloses another of a different instrumentation."""
+    alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, (call, _, _) in enumerate(candidates):
+        if call.kind == "llm" and call.error_type:
+            trace = call.trace_id if call.parent_span_id else ""
+            alike[trace, call.parent_span_id, call.agent, call.provider, call.model].append(i)
+    pairs: list[Pair] = []
+    for places in alike.values():
+        places.sort(key=lambda i: candidates[i].call.start_ns)
+        for at, i in enumerate(places):
+            j = next((j for j in places[at + 1 : at + 1 + NEAR] if _encloses(candidates[i], candidates[j])), None)
+            if j is not None:
+                richer = _standing(candidates[i].call) >= _standing(candidates[j].call)
+                pairs.append((j, i, True) if richer else (i, j, True))
+    return pairs
+
+
+def _encloses(outer: Candidate, inner: Candidate) -> bool:
+    if outer.scope == inner.scope or (outer.response_id and inner.response_id):
+        return False
+    return inner.call.end_ns <= outer.call.end_ns
 
 
 def _standing(call: Call) -> tuple[tuple[bool, bool], bool, int]:
