@@ -74,6 +74,18 @@ def test_what_python_wrote_of_other_items_is_what_they_say() -> None:
     assert calls_tool(call(chat([], [text("assistant", str(of_chat))])))
 
 
+def test_a_stream_of_chat_completions_brings_a_whole_response() -> None:
+    """Which v2 writes as Python does, and OpenInference as the only message of the output."""
+    item = {"type": "function_call", "call_id": "c1", "name": TOOL, "arguments": json.dumps(ARGUMENTS), "status": None}
+    response = {"id": "__fake_id__", "error": None, "object": "response", "output": [item], "usage": None}
+    assert calls_tool(call(chat([], [text("assistant", str(response))])))
+    message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ANSWER}]}
+    assert answers(call(chat([], [text("assistant", str({**response, "output": [message]}))])))
+    kind = {"openinference.span.kind": "LLM"}
+    assert calls_tool(call(span({**kind, "output.value": json.dumps([response])}, name="generation")))
+    assert answers(call(span({**kind, "output.value": json.dumps([{**response, "output": [message]}])})))
+
+
 @pytest.mark.parametrize(
     "said", [ANSWER, "Response(", "ResponseFunctionToolCall(client=<object at 0x7f>)", "{'a': 1", "{}"]
 )

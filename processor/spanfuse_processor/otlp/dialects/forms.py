@@ -78,6 +78,8 @@ def as_messages(value: Any, role: str, depth: int = MAX_DEPTH) -> Messages:
         return None
     if depth and value and isinstance(value[0], list):
         return as_messages(value[0], role, depth - 1)
+    if depth and len(value) == 1 and isinstance(value[0], dict) and value[0].get("object") == "response":
+        return _opened(value[0], role, depth - 1)
     return [as_message(item, role) for item in value if not _is_definition(item)]
 
 

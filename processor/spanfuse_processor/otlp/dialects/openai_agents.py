@@ -58,6 +58,14 @@ def _parts(part: Any) -> Iterator[Any]:
     """The parts that a text stands for; the text itself where it is one."""
     text = part.get("content") if isinstance(part, dict) else None
     item = python_value(text) if isinstance(text, str) and text.startswith(("Response", "{'")) else None
+    if isinstance(item, dict) and isinstance(item.get("output"), list):  # a stream of Chat Completions
+        for one in item["output"]:
+            yield from _of_item(one, part)
+    else:
+        yield from _of_item(item, part)
+
+
+def _of_item(item: Any, part: Any) -> Iterator[Any]:
     if not isinstance(item, dict):
         yield part
     elif item.get("type") == "function_call":
