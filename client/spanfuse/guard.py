@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from spanfuse.estimate import Price
     from spanfuse.ledger.ledger import Ledger
     from spanfuse.ledger.purse import Purse
-    from spanfuse.over_budget import OverBudget
     from spanfuse.spend import Spending
     from spanfuse.subscribers.base import Subscriber
     from spanfuse.table import Entry
@@ -94,7 +93,7 @@ class Guard:
         self._feed = Feed(connect(subscriber), staleness_s, monotonic)
         self._table = self._feed.table
         self._judge = Judge(self.mode, probe_lease_s, now_ns, monotonic)
-        self._purse = _purse(ledger if ledger is not None else os.environ.get("SPANFUSE_LEDGER"))
+        self._purse = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
         self._price = price
         self._new_counters()
         _guards.add(self)
@@ -230,18 +229,6 @@ class Guard:
         }  # fmt: skip
         names = {name: value for name, value in given.items() if value is not None}
         return Spending(self, names, asked, call_id)
-
-    def _enforces(self) -> bool | None:
-        """Whether budgets are enforced; None: as they say themselves."""
-        return None if self.mode is None else self.mode == "enforce"
-
-    def _would_block(self, decision: Decision, verdict: Verdict) -> Verdict:
-        self._counters.add("would_block", rule=decision.rule)
-        return Verdict(would_block=True, nudge=verdict.nudge, decision=decision)
-
-    def _refuse_with(self, refusal: OverBudget) -> None:
-        self._counters.add("blocked", rule=refusal.rule)
-        raise refusal
 
     def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
         """The slow path: something is known of this call, or has to be."""
@@ -407,15 +394,6 @@ class Guard:
             self._purse.after_fork()
 
 
-def _purse(ledger: Ledger | str | None) -> Purse | None:
-    if not ledger:
-        return None
-    from spanfuse.ledger.connect import connect
-    from spanfuse.ledger.purse import Purse
-
-    return Purse(connect(ledger) if isinstance(ledger, str) else ledger)
-
-
 def _mode(mode: Mode | None) -> Mode | None:
     """The mode asked for, else the environment's."""
     if mode in ("observe", "enforce"):
@@ -428,6 +406,14 @@ def _mode(mode: Mode | None) -> Mode | None:
     if named:
         log.warning("SPANFUSE_MODE is observe or enforce, not %r: left as decisions say", named)
     return None
+
+
+def _purse(ledger: Ledger | str | None) -> Purse | None:
+    if not ledger:
+        return None
+    from spanfuse.ledger.purse import opened
+
+    return opened(ledger)
 
 
 def _after_fork() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from spanfuse import context
 from spanfuse.context import IDENTITY, Identity, call
@@ -14,7 +14,7 @@ from spanfuse.ledger.amounts import Amounts, nano
 from spanfuse.ledger.errors import InvalidAmount, Refused
 from spanfuse.ledger.purse import Away
 from spanfuse.ledger.records import Hold, Refusal
-from spanfuse.over_budget import over_budget
+from spanfuse.over_budget import OverBudget, over_budget
 from spanfuse.table import SCOPES
 from spanfuse.verdict import ALLOWED, Verdict
 
@@ -129,8 +129,7 @@ class Spending:
     def _estimate(self) -> None:
         asked = self._asked
         most = whole_tokens(asked["max_output_tokens"])
-        sent = tokens_of((asked["messages"], asked["prompt"], asked["tools"]))
-        self._tokens = Tokens(sent, OUTPUT_TOKENS if most is None else most)
+        self._tokens = Tokens(self._size(), OUTPUT_TOKENS if most is None else most)
         self.estimate = self._priced(self._tokens)
         if asked["cost_usd"] is not None:
             try:
@@ -138,14 +137,20 @@ class Spending:
             except InvalidAmount:
                 self._guard._failed()
 
+    def _size(self) -> int:
+        """Tokens of the input; of one that cannot be read as many as of an answer, so that it is not free."""
+        try:
+            return tokens_of((self._asked["messages"], self._asked["prompt"], self._asked["tools"]))
+        except Exception:
+            self._guard._failed()
+            return OUTPUT_TOKENS
+
     def __enter__(self) -> Spending:
         try:
             if self._begin():
                 assert self._guard._purse is not None
                 try:
-                    self._admitted(
-                        self._guard._purse.reserve(self.call_id, self._who, self.estimate, self._guard._enforces())
-                    )
+                    self._admitted(self._guard._purse.reserve(self.call_id, self._who, self.estimate, self._enforced()))
                 except Exception as error:
                     self._refused(error)
         except BaseException:
@@ -159,9 +164,7 @@ class Spending:
                 assert self._guard._purse is not None
                 try:
                     self._admitted(
-                        await self._guard._purse.areserve(
-                            self.call_id, self._who, self.estimate, self._guard._enforces()
-                        )
+                        await self._guard._purse.areserve(self.call_id, self._who, self.estimate, self._enforced())
                     )
                 except Exception as error:
                     self._refused(error)
@@ -174,12 +177,21 @@ class Spending:
         self._hold = hold
         if hold.observed is not None:
             decision = over_budget(hold.observed).decision
-            self.verdict = self._guard._would_block(decision, self.verdict)
+            self._guard._counters.add("would_block", rule=decision.rule)
+            self.verdict = Verdict(would_block=True, nudge=self.verdict.nudge, decision=decision)
+
+    def _enforced(self) -> bool | None:
+        """Whether budgets are enforced; None: as they say themselves."""
+        return None if self._guard.mode is None else self._guard.mode == "enforce"
+
+    def _refuse(self, refusal: OverBudget) -> NoReturn:
+        self._guard._counters.add("blocked", rule=refusal.rule)
+        raise refusal
 
     def _refused(self, error: Exception) -> None:
         """Raise the refusal; whatever else went wrong lets the call pass, counted."""
         if isinstance(error, Refused):
-            self._guard._refuse_with(over_budget(error.refusal))
+            self._refuse(over_budget(error.refusal))
         elif isinstance(error, Away):
             self._without_ledger(error)
         else:
@@ -194,7 +206,7 @@ class Spending:
                 self._hold = purse.unasked(self.call_id, self._who, self.estimate)
                 return
             refusal = Refusal(key, "", "usd", 0, 0, 0, self.estimate.usd, None)
-        self._guard._refuse_with(over_budget(refusal, away=str(error)))
+        self._refuse(over_budget(refusal, away=str(error)))
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._leave()

@@ -17,7 +17,7 @@ if not now then
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- As in sqlite.py. How long a call is remembered once it was settled, or else ended, and an order; one run sweeps so many.
+-- As in sqlite_books.py. How long a call is remembered once it was settled, or else ended, and an order; one run sweeps so many.
 local SETTLED_MS, ENDED_MS, ORDER_MS, SWEPT = 3600000, 86400000, 7776000000, 100
 
 local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end

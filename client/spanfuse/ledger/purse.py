@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from spanfuse.ledger.allowance import Allowance
 from spanfuse.ledger.amounts import Amounts
+from spanfuse.ledger.connect import connect
 from spanfuse.ledger.errors import LedgerError, Unavailable, UnknownCall
 from spanfuse.ledger.ledger import Ledger
 from spanfuse.ledger.records import Hold, Refusal
@@ -59,10 +60,12 @@ class Purse:
 
     Args:
         ledger: the ledger.
+        owned: it is nobody else's, and closed with the purse.
     """
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, owned: bool = False) -> None:
         self.ledger: Final = ledger
+        self._owned = owned
         self._begin_anew()
         atexit.register(_settle_last, weakref.ref(self))
 
@@ -294,7 +297,13 @@ class Purse:
             except LedgerError:
                 log.warning("%d settlements did not reach the ledger; what is held for them expires", len(self._bills))
         self.away = ""
-        self.ledger.close()
+        if self._owned:
+            self.ledger.close()
+
+
+def opened(ledger: Ledger | str) -> Purse:
+    """A purse on a ledger, or on that of an address; see `spanfuse.ledger.connect`."""
+    return Purse(connect(ledger), owned=True) if isinstance(ledger, str) else Purse(ledger)
 
 
 def _settle_last(purse: weakref.ref[Purse]) -> None:

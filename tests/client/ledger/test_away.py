@@ -308,6 +308,7 @@ def test_an_event_loop_goes_on_while_a_server_does_not_answer() -> None:
             count += 1
             await asyncio.sleep(0.001)
         await task
+        guard.close()
         return count
 
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from spanfuse.estimate import OUTPUT_TOKENS
-from spanfuse.ledger import MAX_AMOUNT, allowance, purse, redis, sqlite
+from spanfuse.ledger import MAX_AMOUNT, allowance, purse, redis, sqlite, sqlite_books
 from spanfuse.ledger.book import KEPT_S
 from spanfuse.ledger.steps import HOLD_S
 
@@ -29,7 +29,7 @@ def test_redis_and_sqlite_remember_as_long_as_the_page_says() -> None:
     assert found is not None
     settled_ms, ended_ms, order_ms, swept = map(int, found.groups())
     assert (settled_ms, ended_ms, order_ms, swept) == (
-        sqlite._SETTLED_MS, sqlite._ENDED_MS, sqlite._ORDER_MS, sqlite._SWEPT,
+        sqlite_books.SETTLED_MS, sqlite_books.ENDED_MS, sqlite_books.ORDER_MS, sqlite_books.SWEPT,
     )  # fmt: skip
     assert settled_ms == purse.REMEMBERED_S * 1000
     assert "for an hour after it" in PAGE

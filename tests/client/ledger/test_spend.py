@@ -297,14 +297,16 @@ def test_awaited_it_does_the_same_and_the_event_loop_goes_on(guard: Guard, sqlit
     assert books(sqlite) == (30, 0)
 
 
-def test_what_is_odd_is_let_through_and_counted(guard: Guard, sqlite: Ledger) -> None:
+def test_what_is_odd_is_counted_and_not_free(guard: Guard, sqlite: Ledger) -> None:
     """A Guard raises nothing but `Blocked`."""
 
     class Odd:
         def model_dump(self) -> Any:
             raise RuntimeError
 
-    with guard.spend(model="m", messages=[Odd()], user="u") as call:
+    with guard.spend(model="m", messages=[Odd()], user="u", cost_usd=3) as call:
         call.seen(Odd())
         call.settle(tokens="many", cost_usd="much")  # type: ignore[arg-type]
-    assert guard.counters.errors
+    assert guard.counters.errors == 3
+    with pytest.raises(OverBudget), guard.spend(model="m", messages=[Odd()], user="u"):
+        pass
