@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, field_validator, model_validator
@@ -18,6 +18,8 @@ Unit = Literal["usd", "tokens", "steps"]
 """`usd` is counted in nano-dollars, `tokens` are input and output together, `steps` are model calls."""
 
 NANO: Final = 1_000_000_000
+ALL: Final = 10_000
+"""So many parts are the whole limit."""
 ANYBODY: Final = "*"
 SCOPES: Final[tuple[BudgetScope, ...]] = ("session", "trace", "agent", "user", "team", "global")
 
@@ -70,24 +72,31 @@ class Terms(Rule):
             raise ValueError("give exactly one of limit_usd, limit_tokens and limit_steps")
         return self
 
-    @property
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy, without what follows from the old values."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in ("unit", "limit", "levels", "slot"):
+            copied.__dict__.pop(name, None)
+        return copied
+
+    @cached_property
     def unit(self) -> Unit:
         """What is counted."""
         if self.limit_usd is not None:
             return "usd"
         return "tokens" if self.limit_tokens is not None else "steps"
 
-    @property
+    @cached_property
     def limit(self) -> int:
         """The limit in its unit: nano-dollars, tokens or calls."""
         if self.limit_usd is not None:
             return max(1, round(self.limit_usd * NANO))
         return self.limit_tokens or self.limit_steps or 0
 
-    @property
-    def is_of_one(self) -> bool:
-        """Whether it is one identity's, or everybody's together, so that it has an account before anything is spent."""
-        return self.scope == "global" or not {"*", "?", "["} & {*self.match}
+    @cached_property
+    def levels(self) -> tuple[int, ...]:
+        """The shares that are told, all of it last, as parts of `ALL`."""
+        return (*sorted({max(1, round(share * ALL)) for share in self.thresholds}), ALL)
 
     def period_at(self, at_ns: int) -> Period:
         """The period in which a moment lies."""
@@ -101,6 +110,16 @@ class Budget(Terms):
     """Its id."""
     scope: BudgetScope
     """Whose money it is."""
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether it is one identity's, or everybody's together, so that it has an account before anything is spent."""
+        return self.scope == "global" or not {"*", "?", "["} & {*self.match}
+
+    @cached_property
+    def slot(self) -> str:
+        """Under which the stream keeps its accounts: with another unit or period it begins anew."""
+        return f"{self.period[0]}{self.unit[0]}{self.name}"
 
     @model_validator(mode="after")
     def _everybody(self) -> Self:

@@ -69,3 +69,13 @@ def test_its_account_is_named_by_scope_budget_and_period() -> None:
 def test_a_budget_that_makes_no_sense_is_an_error(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Budget.model_validate({"name": "b", "scope": "user", "limit_usd": 1, **wrong})
+
+
+def test_what_follows_from_a_budget_is_worked_out_once_and_never_for_a_copy_with_other_values() -> None:
+    one = Budget(name="user", scope="user", limit_usd=1)
+    fresh = Budget(name="user", scope="user", limit_usd=1)
+    assert (one.unit, one.limit, one.levels, one.slot) == ("usd", 10**9, (5_000, 8_000, 9_000, 10_000), "tuuser")
+    assert one == fresh
+    assert one.model_dump() == fresh.model_dump()
+    other = one.model_copy(update={"limit_usd": None, "limit_steps": 7, "thresholds": ()})
+    assert (other.unit, other.limit, other.levels, other.slot) == ("steps", 7, (10_000,), "tsuser")

@@ -20,8 +20,6 @@ MAX_EXTENSIONS: Final = 16
 """Extensions of one budget that hold at a time; of more, those that were ordered last."""
 MAX_ORDERS: Final = 32
 """Orders remembered by their ids, so that each is carried out once."""
-ALL: Final = 10_000
-"""A share is kept as so many parts of the limit."""
 _FIELDS: Final = 4
 
 
@@ -57,11 +55,18 @@ class Accounts:
 
     def at(self, budget: Budget, period: Period) -> Account:
         """The account of a period; an empty one if nothing was spent in it."""
-        start, found = period.start_ns // NANO, self.sums.get(_slot(budget), ())
+        start, found = period.start_ns // NANO, self.sums.get(budget.slot, ())
         for i in range(0, len(found), _FIELDS):
             if found[i] == start:
                 return Account(*found[i : i + _FIELDS])
         return Account(start, 0, 0, 0)
+
+    def spent(self, budget: Budget, period: Period) -> int:
+        """What was spent in a period, in the budget's unit."""
+        fields = self.sums.get(budget.slot)
+        if fields is not None and fields[0] * NANO == period.start_ns:
+            return fields[1]
+        return self.at(budget, period).spent
 
     def add(self, budget: Budget, at_ns: int, amount: int) -> Period | None:
         """Spend.
@@ -74,6 +79,11 @@ class Accounts:
             The period that it belongs to; none: one that is over for so long that it is kept no more.
         """
         period, at_s = budget.period_at(at_ns), at_ns // NANO
+        fields = self.sums.get(budget.slot)
+        if fields is not None and fields[0] * NANO == period.start_ns:  # as nearly always: of the running period
+            fields[1] += amount
+            fields[3] = min(fields[3] or at_s, at_s)
+            return period
         account = self.at(budget, period)
         first = min(account.first_s or at_s, at_s)
         kept = self._put(budget, account._replace(spent=account.spent + amount, first_s=first))
@@ -89,6 +99,8 @@ class Accounts:
 
     def limit(self, budget: Budget) -> int:
         """The limit as it is now, in the budget's unit."""
+        if not (self.extended or self.limits):
+            return budget.limit
         return self.limit_of(budget.name, budget.limit)
 
     def limit_of(self, name: str, configured: int) -> int:
@@ -136,7 +148,7 @@ class Accounts:
                 self._keep(slot, Account(start, spent, told, first))
 
     def _put(self, budget: Budget, account: Account) -> bool:
-        return self._keep(_slot(budget), account)
+        return self._keep(budget.slot, account)
 
     def _keep(self, slot: str, account: Account) -> bool:
         """Keep an account, and of its budget the newest; false if it is too old."""
@@ -165,11 +177,6 @@ _LASTS_S: Final = {
     "t": _YEAR_S, "h": 2 * _DAY_S, "d": 3 * _DAY_S, "w": 9 * _DAY_S, "m": 33 * _DAY_S,
 }  # fmt: skip
 """By the first letter of the period."""
-
-
-def _slot(budget: Budget) -> str:
-    """Under which an account is kept: a budget that gets another unit or period begins anew."""
-    return f"{budget.period[0]}{budget.unit[0]}{budget.name}"
 
 
 def dumped(accounts: Accounts) -> list[Any]:

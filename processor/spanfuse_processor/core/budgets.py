@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
 from typing import Any, Final
 
-from spanfuse_processor.core.accounts import ALL, Account, Accounts
+from spanfuse_processor.core.accounts import Account, Accounts
 from spanfuse_processor.core.finding import Finding, action_of
 from spanfuse_schemas import Budget, BudgetOrder, Charge, Evidence
-from spanfuse_schemas.budget import ANYBODY, NANO, Audited, Share, Unit
+from spanfuse_schemas.budget import ALL, ANYBODY, NANO, Audited, Share, Unit
 from spanfuse_schemas.charge import QUARTER_NS
 from spanfuse_schemas.periods import FOREVER_NS, Period, zone
 
@@ -57,8 +56,12 @@ def amount_of(budget: Budget, amounts: Amounts) -> int:
 def reached(accounts: Accounts, share: Share, period: Period) -> list[Finding]:
     """What has to be told of a period: each share of the limit once."""
     budget = share.budget
-    account, limit = accounts.at(budget, period), accounts.limit(budget)
-    new = [level for level in _levels(budget) if account.told < level and account.spent * ALL >= level * limit]
+    limit = accounts.limit(budget)
+    spent = accounts.spent(budget, period) * ALL
+    if spent < budget.levels[0] * limit:
+        return []
+    account = accounts.at(budget, period)
+    new = [level for level in budget.levels if account.told < level and spent >= level * limit]
     if not new:
         return []
     accounts.tell(budget, period, new[-1])
@@ -68,14 +71,14 @@ def reached(accounts: Accounts, share: Share, period: Period) -> list[Finding]:
 def untell(accounts: Accounts, budget: Budget, period: Period) -> None:
     """After an order: shares that are not reached any more are told again when they are."""
     account, limit = accounts.at(budget, period), accounts.limit(budget)
-    still = max((level for level in _levels(budget) if account.spent * ALL >= level * limit), default=0)
+    still = max((level for level in budget.levels if account.spent * ALL >= level * limit), default=0)
     if account.told > still:
         accounts.tell(budget, period, still)
 
 
 def exhausted(accounts: Accounts, budget: Budget) -> bool:
     """Whether all of the running period is spent."""
-    return accounts.at(budget, budget.period_at(accounts.clock_ns)).spent >= accounts.limit(budget)
+    return accounts.spent(budget, budget.period_at(accounts.clock_ns)) >= accounts.limit(budget)
 
 
 def spent_up(accounts: Accounts, share: Share) -> Finding:
@@ -108,7 +111,7 @@ def row(accounts: Accounts | None, share: Share, now_ns: int) -> dict[str, Any]:
 def row_of(share: Share, period: Period, account: Account, limit: int, now_ns: int) -> dict[str, Any]:
     """The same of an account at hand."""
     budget = share.budget
-    warns = any(account.spent * ALL >= level * limit for level in _levels(budget))
+    warns = any(account.spent * ALL >= level * limit for level in budget.levels)
     status = "exhausted" if account.spent >= limit else "warning" if warns else "ok"
     return {
         "account": share.key(period),
@@ -153,15 +156,6 @@ def described(budget: Budget) -> str:
 def moment(at_ns: int, time_zone: str) -> str:
     """A moment for people."""
     return f"{datetime.fromtimestamp(at_ns / NANO, zone(time_zone)):%Y-%m-%d %H:%M} {time_zone}"
-
-
-@lru_cache(maxsize=1024)
-def _levels_of(thresholds: tuple[float, ...]) -> tuple[int, ...]:
-    return (*sorted({max(1, round(share * ALL)) for share in thresholds}), ALL)
-
-
-def _levels(budget: Budget) -> tuple[int, ...]:
-    return _levels_of(budget.thresholds)
 
 
 def _finding(accounts: Accounts, share: Share, period: Period, account: Account, level: int) -> Finding:

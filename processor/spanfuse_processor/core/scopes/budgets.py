@@ -16,7 +16,7 @@ from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_schemas import Budget, BudgetOrder, Charge, Decision
 from spanfuse_schemas.budget import Share
-from spanfuse_schemas.periods import FOREVER_NS
+from spanfuse_schemas.periods import FOREVER_NS, Period
 
 Shares = Sequence[Share]
 
@@ -28,12 +28,12 @@ def spend(state: ScopeState, shares: Shares, charge: Charge) -> list[Finding]:
     parts = [*budgets.parts_of(charge)]
     found: list[Finding] = []
     for share in shares:
-        added = (
-            accounts.add(share.budget, at_ns, spent)
-            for at_ns, amounts in parts
-            if (spent := budgets.amount_of(share.budget, amounts))
-        )
-        for period in dict.fromkeys(period for period in added if period is not None):
+        touched: dict[Period, None] = {}
+        for at_ns, amounts in parts:
+            spent = budgets.amount_of(share.budget, amounts)
+            if spent and (period := accounts.add(share.budget, at_ns, spent)) is not None:
+                touched[period] = None
+        for period in touched:
             found += budgets.reached(accounts, share, period)
     return found
 
