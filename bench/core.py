@@ -6,7 +6,7 @@ import hashlib
 import time
 from collections.abc import Iterator
 
-from bench import by_size, fleet
+from bench import by_size, charges, fleet
 from bench.report import Figure, Unmeasured, time_per_call
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
@@ -79,6 +79,7 @@ def run() -> Iterator[Figure | Unmeasured]:
     versus = "sha256 of 2,000 bytes"
     yield from by_size.run()
     yield from fleet.run(calls(2))
+    yield from charges.run()
     yield from _states()
     yield from _flows(sha, versus)
 
