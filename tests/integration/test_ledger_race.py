@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,29 @@ def test_new_users_have_the_default_budget_from_their_first_call_on(
     raced = race(make, tmp_path / "log", processes=8, calls=1)
     assert raced.calls == {"settled": 1, "refused": 7}
     assert account(ledger).spent == 1
+
+
+def test_threads_tasks_and_forked_children_may_share_one_ledger(make: Callable[[], Ledger], tmp_path: Path) -> None:
+    """Each has a connection of its own, and none hears the answer to another."""
+    ledger = defined(make(), strict(limit_steps=10_000))
+
+    def call(name: str) -> None:
+        hold = ledger.reserve(name, {"user": "u"}, Amounts(n := len(name), n))
+        assert hold.call_id == name
+        assert ledger.settle(hold, Amounts(n, n)).was == "held"
+
+    async def awaited(name: str) -> None:
+        hold = await ledger.areserve(name, {"user": "u"}, Amounts())
+        assert (await ledger.asettle(hold, Amounts())).was == "held"
+
+    async def together() -> None:
+        await asyncio.gather(*(awaited(f"task-{n}") for n in range(50)))
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(call, [f"thread-{n}" for n in range(200)]))
+    asyncio.run(together())
+    raced = race(lambda: ledger, tmp_path / "log", processes=4, calls=50)
+    list(map(call, [f"after-{n}" for n in range(20)]))
+    assert raced.calls["settled"] == 180
+    found = account(ledger)
+    assert (found.spent, found.held) == (200 + 50 + 180 + 20, 0)

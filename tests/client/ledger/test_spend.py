@@ -199,6 +199,18 @@ def test_a_stopped_session_reserves_nothing(sqlite: Ledger) -> None:
     assert sqlite.accounts() == []
 
 
+@pytest.mark.parametrize("address", ["kafka://127.0.0.1:1", "http://127.0.0.1:1"])
+def test_strict_budgets_hold_while_no_decision_can_be_heard(sqlite: Ledger, address: str) -> None:
+    """They need neither Kafka nor the API."""
+    defined(sqlite, strict())
+    guard = Guard(address, ledger=sqlite)
+    with guard.spend(user="u", cost_usd=0.6), pytest.raises(OverBudget), guard.spend(user="u", cost_usd=0.6):
+        pass
+    assert guard.state == "connecting"
+    guard.close()
+    assert books(sqlite) == (0.6, 0)
+
+
 def test_observed_budgets_refuse_nothing_and_say_so(sqlite: Ledger) -> None:
     defined(sqlite, strict(), mode="observe")
     with guarded(sqlite).spend(user="u", cost_usd=2) as call:
