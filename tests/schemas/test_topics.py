@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanfuse_schemas.topics import (
+    AUDIT,
     CALLS,
     CHARGES,
     CONTROL,
@@ -21,15 +22,15 @@ from spanfuse_schemas.topics import (
 BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
-def test_there_are_six_topics() -> None:
-    assert set(BY_NAME) == {OTLP_SPANS, OTLP_LOGS, CALLS, DETECTIONS, CHARGES, CONTROL, DEAD_LETTER}
+def test_there_are_eight_topics() -> None:
+    assert set(BY_NAME) == {OTLP_SPANS, OTLP_LOGS, CALLS, DETECTIONS, CHARGES, CONTROL, AUDIT, DEAD_LETTER}
     assert len(BY_NAME) == len(TOPICS)
 
 
-def test_only_the_control_topic_is_compacted() -> None:
-    """A Guard that starts late reads the whole present from it; the others are histories."""
+def test_only_control_and_audit_are_compacted() -> None:
+    """A Guard that starts late reads the whole present from the one, and orders are kept for good in the other."""
     assert {t.name: t.config["cleanup.policy"] for t in TOPICS} == {
-        name: "compact" if name == CONTROL else "delete" for name in BY_NAME
+        name: "compact" if name in (CONTROL, AUDIT) else "delete" for name in BY_NAME
     }
 
 
@@ -40,7 +41,7 @@ def test_the_control_topic_has_one_partition_and_no_retention_by_time() -> None:
 
 
 def test_histories_are_kept_for_a_week() -> None:
-    kept = {t.config.get("retention.ms") for t in TOPICS if t.name != CONTROL}
+    kept = {t.config.get("retention.ms") for t in TOPICS if t.name not in (CONTROL, AUDIT)}
     assert kept == {str(7 * 24 * 3600 * 1000)}
 
 

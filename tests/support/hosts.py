@@ -97,7 +97,7 @@ def _running(command: list[str], ready: str) -> Iterator[tuple[subprocess.Popen[
 
 
 @contextmanager
-def embedded(folder: Path, config: dict[str, Any]) -> Iterator[Deployment]:
+def embedded(folder: Path, config: dict[str, Any], extensions: dict[str, Any] | None = None) -> Iterator[Deployment]:
     """`spanfuse up` on free ports, with its state in a folder."""
     http, grpc, api = free_port(), free_port(), free_port()
     path = _written(
@@ -108,7 +108,8 @@ def embedded(folder: Path, config: dict[str, Any]) -> Iterator[Deployment]:
                 "protocols": {"http": {"endpoint": f"127.0.0.1:{http}"}, "grpc": {"endpoint": f"127.0.0.1:{grpc}"}}
             }
         },
-        extensions={"api": {"endpoint": f"127.0.0.1:{api}"}, "storage": {"path": str(folder / "spanfuse.db")}},
+        extensions={"api": {"endpoint": f"127.0.0.1:{api}"}, "storage": {"path": str(folder / "spanfuse.db")}}
+        | (extensions or {}),
     )
     with _running([*SPANFUSE, "up", "--config", str(path)], "spanfuse is up") as (process, lines):
         url = f"http://127.0.0.1:{api}"

@@ -18,7 +18,7 @@ from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.errors import StateError, UnavailableError
 from spanfuse_processor.hosts.kafka import client_options, new_producer, start_client
 from spanfuse_processor.hosts.reset import stop_client
-from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG
+from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, partitions_of
 from spanfuse_schemas import BudgetOrder, ChargeBatch, Policy
 from spanfuse_schemas.budget import Audited
 from spanfuse_schemas.topics import AUDIT, CHARGES, partition_of
@@ -110,12 +110,11 @@ async def read_accounts(settings: KafkaSettings, policy: Policy, scope: str = ""
 
 async def _records(settings: KafkaSettings, topic: str) -> AsyncIterator[tuple[bytes, bytes | None]]:
     """All records of a topic up to its present end, in the order of each partition."""
+    tps = [TopicPartition(topic, p) for p in range((await partitions_of(settings)).get(topic, 0))]
+    if not tps:
+        raise UnavailableError(f"Kafka at {settings.brokers} has no topic {topic}; see: spanfuse topics create")
     async with _consumer(settings) as consumer:
         try:
-            known = topic in await consumer.topics()
-            tps = [TopicPartition(topic, p) for p in (consumer.partitions_for_topic(topic) or () if known else ())]
-            if not tps:
-                raise UnavailableError(f"Kafka at {settings.brokers} has no topic {topic}")
             consumer.assign(tps)
             await consumer.seek_to_beginning(*tps)
             ends = await consumer.end_offsets(tps)

@@ -69,6 +69,8 @@ class LedgerLink:
         policy = self._policy = config.policy()
         self._pricing = config.pricing
         self._strict: dict[str, Budget] = {b.name: b for b in policy.budgets if b.strength == "strict"}
+        self.named = [f"{b.scope}:{b.match}" for b in self._strict.values() if b.is_of_one]
+        """Scopes that have an account before anything is spent."""
         self.comparison = Comparison()
 
     def define(self) -> None:

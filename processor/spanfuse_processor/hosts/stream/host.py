@@ -30,7 +30,7 @@ from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Policy
-from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS, TOPICS
+from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS, TOPICS, partition_of
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -83,6 +83,14 @@ class StreamHost:
         ingest = {f"ingest/{reason}": n for reason, n in self._normaliser.counters.items()}
         rejected = sum(self._normaliser.counters[reason] for reason in REJECTED)
         return Counters({**self.counters, **ingest, "rejected_spans": rejected}).as_dict()
+
+    def accounts(self, scope: str) -> list[dict[str, Any]] | None:
+        """The accounts of a scope in the periods that run; none if it lives on another worker."""
+        partition = partition_of(scope, self.settings.partitions)
+        if not self.ready.is_set() or TP(CHARGES, partition) not in self.assigned():
+            return None
+        state = self._scopes.at(scope, partition) if self._scopes.known(scope) else None
+        return self._stage.accounts(scope, state, time.time_ns())
 
     async def start(self) -> None:
         """Connect, join the group, recover.

@@ -16,8 +16,10 @@ from aiokafka import TopicPartition
 
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.hosts.collector import spare_the_collector
+from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.stream.host import StreamHost
+from spanfuse_processor.hosts.stream.ledger import LedgerWatch
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS
@@ -51,6 +53,11 @@ class Worker:
         self.host = StreamHost(kafka, config.policy(), normaliser_of(config, prices_of(config.pricing)))
         otlp = config.receivers.otlp
         self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
+        ledger = config.extensions.ledger
+        self._ledger: LedgerWatch | None = None
+        if ledger is not None:
+            link = LedgerLink(config)
+            self._ledger = LedgerWatch(link, self.host.accounts, ledger.compare_interval_s, self._tell_now)
         self._watchdog = Watchdog(kafka, self._mine, self._recovering, stuck_s=stuck_s)
         self._pulse = Pulse(stuck_s)
         self._counts = Counts()
@@ -61,7 +68,10 @@ class Worker:
         await self.host.start()
         if self.receiver is not None:
             await self.receiver.start()
-        self._tasks = [asyncio.create_task(work) for work in (self._watch(), self._pulse.run(), self._tell_counts())]
+        works = [self._watch(), self._pulse.run(), self._tell_counts()]
+        if self._ledger is not None:
+            works.append(self._ledger.run())
+        self._tasks = [asyncio.create_task(work) for work in works]
 
     async def stop(self) -> None:
         """Stop everything, within 10 s, whatever has started."""
@@ -72,7 +82,13 @@ class Worker:
             stops.append(self.receiver.stop(RECEIVER_GRACE_S))
         await asyncio.gather(*stops, return_exceptions=True)
         if self._tasks:
-            self._counts.tell(self.host.counts())
+            self._tell_now()
+        if self._ledger is not None:
+            self._ledger.close()
+
+    def _found(self) -> dict[str, Any]:
+        ledger = self._ledger.counts() if self._ledger is not None else {}
+        return {**self.host.counts(), **ledger}
 
     async def _watch(self) -> None:
         try:
@@ -83,7 +99,10 @@ class Worker:
     async def _tell_counts(self) -> None:
         while True:
             await asyncio.sleep(COUNTS_INTERVAL_S)
-            self._counts.tell(self.host.counts())
+            self._tell_now()
+
+    def _tell_now(self) -> None:
+        self._counts.tell(self._found())
 
     def _mine(self) -> set[TopicPartition]:
         if not self.host.ready.is_set():
