@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any, Final, NamedTuple
 
 from spanfuse_processor.otlp.traces import Traces
@@ -38,7 +38,9 @@ def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int
     kept: dict[int, Candidate] = dict(enumerate(candidates))
     repeats: dict[int, int] = {}
     if sum(c.call.kind == "llm" for c in candidates) > 1:
-        pairs = [*_twins(candidates), *_within(candidates, traces), *_beside(candidates), *_failures(candidates)]
+        within = _within(candidates, traces)
+        sums = {outer for outer, _, merges in within if not merges}  # they are none of the calls that they hold
+        pairs = [*_twins(candidates), *within, *_beside(candidates, sums), *_failures(candidates)]
         for gone, span, merges in pairs:
             stays = _last(repeats, span)
             if gone in kept and stays in kept and gone != stays:
@@ -120,12 +122,12 @@ def _shows(call: Call) -> tuple[bool, bool]:
     return call.content != "structure", call.action is not None
 
 
-def _beside(candidates: Sequence[Candidate]) -> list[Pair]:
+def _beside(candidates: Sequence[Candidate], sums: Container[int]) -> list[Pair]:
     """Overlapping spans of different instrumentations with one response id, in any place of any trace."""
     first: dict[str, int] = {}
     pairs: list[Pair] = []
     for i, found in enumerate(candidates):
-        if found.response_id:
+        if found.response_id and i not in sums:
             j = first.setdefault(found.response_id, i)
             if j != i and found.scope != candidates[j].scope and _overlap(found.call, candidates[j].call):
                 richer = _standing(candidates[j].call) >= _standing(found.call)

@@ -354,7 +354,7 @@ class Normaliser:
         if not (session and user and team and agent):
             for above in self._traces.ancestors(span.trace_id, node.parent):
                 session, user, team = session or above.session, user or above.user, team or above.team
-                agent = agent or (above.agent if above.role == "agent" else "")
+                agent = agent or (above.agent if above.role in ("agent", "llm") else "")
                 made_up = made_up or above.made_up
         process = self._whose.of_process(span.resource)
         session = session or made_up or process.session

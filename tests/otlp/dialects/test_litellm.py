@@ -177,3 +177,43 @@ def test_clients_of_the_proxy_say_whose_a_request_is_in_its_metadata() -> None:
     said = {"metadata.requester_metadata": "{'session_id': 's', 'user_id': 'u', 'team': 't'}"}
     found = call(request(attributes=said))
     assert (found.session, found.user, found.team) == ("s", "u", "t")
+
+
+def raw(id: int, provider: str, usage: dict[str, Any], **more: Any) -> Span:
+    """What was sent to a provider, and what came back."""
+    key = f"llm.{provider}."
+    said = {"messages": [{"role": "user", "content": ASKED}], "model": "gpt-4o-mini", "id": f"{provider}-{id}", **more}
+    attributes = {key + name: value if isinstance(value, str) else str(value) for name, value in said.items()}
+    attributes[key + "usage"] = str(usage)
+    return span(attributes, id=id, parent=1, at=id, name="raw_gen_ai_request", kind=1, scope="litellm")
+
+
+def test_calls_that_wrote_over_one_another_on_a_span_under_way_all_count() -> None:
+    """Newer versions put what they know of a call on the span that they find, each over the last."""
+    usage = {"prompt_tokens": 1200, "completion_tokens": 50, "prompt_tokens_details": {"cached_tokens": 1024}}
+    asks = [{"finish_reason": "tool_calls", "index": 0, "message": {"role": "assistant", "tool_calls": [CALL]}}]
+    last = {"gen_ai.agent.name": "guide", "gen_ai.operation.name": "chat", "gen_ai.response.id": "openai-2"}
+    loop = request(name="invoke_agent guide", attributes=last, id=1, lasts=9)
+    found = calls(raw(2, "openai", usage, choices=asks), raw(3, "openai", usage, choices=asks), loop)
+    assert [(c.tokens.input, c.tokens.cache_read, c.tokens.output, c.agent) for c in found] == [
+        (1200, 1024, 50, "guide")
+    ] * 2
+    assert all(map(is_asked, found))
+    assert all(map(calls_tool, found))
+
+
+def test_what_anthropic_answered_is_the_call_that_holds_it() -> None:
+    """LiteLLM's own id of the response is another."""
+    usage = {
+        "input_tokens": 176,
+        "cache_read_input_tokens": 1024,
+        "cache_creation_input_tokens": 300,
+        "output_tokens": 50,
+    }
+    content = [{"type": "tool_use", "id": "t1", "name": TOOL, "input": ARGUMENTS}]
+    inner = raw(2, "anthropic", usage, content=content, stop_reason="tool_use")
+    alone = call(inner)
+    assert (alone.tokens.input, alone.tokens.cache_read, alone.tokens.cache_write) == (1500, 1024, 300)
+    assert calls_tool(alone)
+    outer = request(attributes={"gen_ai.response.id": "chatcmpl-1", "gen_ai.usage.input_tokens": 1500}, id=1, lasts=9)
+    assert [c.tokens.input for c in calls(inner, outer)] == [1500]
