@@ -5,13 +5,21 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from spanfuse_processor.hosts.stream.table import Stored
-from spanfuse_schemas import BudgetOrder, ChargeBatch, Decision
+import pytest
+
+from spanfuse_processor.config import KafkaSettings
+from spanfuse_processor.hosts.stream.app import new_app
+from spanfuse_processor.hosts.stream.expiry import SessionExpiry
+from spanfuse_processor.hosts.stream.offsets import Offsets
+from spanfuse_processor.hosts.stream.table import StateTable, Stored
+from spanfuse_schemas import Budget, BudgetOrder, Call, CallBatch, ChargeBatch, Decision
 from spanfuse_schemas.topics import CONTROL, DETECTIONS
 from tests.hosts.test_stream_scopes import Bench
+from tests.hosts.test_stream_sessions import Bench as SessionBench
+from tests.support.agents import SECOND, START_NS, prompt
 from tests.support.charges import charge
 from tests.support.loops import in_loop
-from tests.support.purse import budget, under
+from tests.support.purse import USD, budget, under
 
 NOW = time.time_ns()
 HOUR_NS = 3600 * 10**9
@@ -111,3 +119,85 @@ async def test_what_is_released_is_told_before_it_is_stored() -> None:
     assert Stored.unpack(value or b"").epoch == 2
     last = Decision.from_json(purse.outbox.values[CONTROL][-1] or b"")
     assert (last.epoch, last.rule) == (2, "budget.user/hourly")
+
+
+@in_loop
+async def test_what_cannot_be_looked_at_ends_no_worker_and_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    purse = Purse()
+    await purse.call(at_ns=NOW - 2 * HOUR_NS, calls=3)
+    purse.at += 1
+    await purse.take(purse.at, charge("user:bad", calls=3, at_ns=NOW - 2 * HOUR_NS))
+    tick = purse.stage.tick
+
+    def failing(states: Any, now_ns: int) -> Any:
+        if states[0].key == "user:bad":
+            raise OverflowError("nobody foresaw this")
+        return tick(states, now_ns)
+
+    monkeypatch.setattr(purse.stage, "tick", failing)
+    await purse.round()
+    assert purse.counters["unexpected_errors"] >= 1
+    assert ("user:u", "closed") in purse.told()
+    assert ("user:bad", "closed") not in purse.told()
+
+
+class Sessions(SessionBench):
+    """A detector under a policy with budgets of sessions."""
+
+    def __init__(self, *budgets: Budget) -> None:
+        super().__init__(StateTable.create(new_app(KafkaSettings(), 4, print), KafkaSettings(), 4))
+        self.detector.pipeline.policy = under(*budgets)
+        waiting: Any = self.outbox
+        self.expiry = SessionExpiry(
+            self.sessions._table, self.sessions, self.detector.pipeline, waiting, self.writeback,
+            Offsets(self._commit), self.counters,
+        )  # fmt: skip
+
+    async def round(self) -> None:
+        await self.writeback.flush()
+        for _ in range(3):
+            await self.expiry.turn()
+        await self.writeback.flush()
+
+    def told(self) -> list[str]:
+        return [Decision.from_json(value or b"").state for value in self.outbox.values.get(CONTROL, [])]
+
+
+def spent(ago_ns: int) -> Call:
+    """A call of the session that ended so long ago."""
+    at = (NOW - ago_ns - START_NS) / SECOND
+    return prompt("What is it?", at=at, lasts=0, cost=2 * USD)
+
+
+@in_loop
+async def test_an_hour_of_a_session_that_is_over_is_told_without_a_call() -> None:
+    bench = Sessions(budget("session/hourly", limit_usd=1, period="hourly"))
+    await bench.take(0, spent(2 * HOUR_NS))
+    await bench.round()
+    await bench.round()
+    assert bench.told() == ["open", "closed"]
+
+
+@in_loop
+async def test_orders_about_sessions_come_with_their_calls_and_are_counted() -> None:
+    bench = Sessions(budget("session/all", limit_usd=1))
+    await bench.take(0, spent(0))
+    for offset, (scope, name) in enumerate([("session:s", "session/all"), ("session:x", "session/all")], 1):
+        order = BudgetOrder(id=str(offset), scope=scope, budget=name, action="extend", amount=5 * USD, at_ns=NOW)
+        await bench.take(offset, value=CallBatch(orders=(order,)).to_json())
+    assert bench.told() == ["open", "closed"]
+    assert (bench.counters["budget_orders"], bench.counters["refused_orders"]) == (1, 1)
+
+
+@in_loop
+async def test_a_session_that_a_raised_limit_holds_no_longer_is_released_in_the_first_round() -> None:
+    bench = Sessions(budget("session/all", limit_usd=1))
+    await bench.take(0, spent(0))
+    await bench.round()
+    assert bench.told() == ["open"]
+    bench.detector.pipeline.policy = under(budget("session/all", limit_usd=9))
+    await bench.round()
+    assert bench.told() == ["open"], "a policy changes with a start, and then all is read anew"
+    bench.expiry.forget()
+    await bench.round()
+    assert bench.told() == ["open", "closed"]

@@ -148,6 +148,11 @@ class Pipeline:
         """The accounts of a session in the running periods; see `core.budgets.row`."""
         return self._purses.accounts(session, self._rules_of(session), now_ns)
 
+    @property
+    def has_session_periods(self) -> bool:
+        """Whether time alone can release a session: it has budgets by hour, day, week or month."""
+        return any(budget.scope == "session" and budget.period != "total" for budget in self._policy.budgets)
+
     def look(self, session: SessionState, now_ns: int) -> Decision | None:
         """Time has passed, or the policy was changed: what of a budget stands against a session no longer is released."""
         return self._purses.look(session, self._rules_of(session), now_ns)

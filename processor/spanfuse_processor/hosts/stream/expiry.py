@@ -3,6 +3,7 @@ since. On the way it looks for budgets whose period is over, by the clock of the
 
 from __future__ import annotations
 
+import logging
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Final, Generic
 from faust.types import TP
 
 from spanfuse_processor.core import breaker
+from spanfuse_processor.core.circuit import over
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
@@ -22,12 +24,14 @@ from spanfuse_processor.hosts.stream.detect import forget, tell, told
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox, Row
 from spanfuse_processor.hosts.stream.sessions import Scopes, Sessions
-from spanfuse_processor.hosts.stream.states import State, States
+from spanfuse_processor.hosts.stream.states import Out, State, States
 from spanfuse_processor.hosts.stream.table import StateTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
 from spanfuse_schemas import Decision
 from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL
+
+log = logging.getLogger(__name__)
 
 Entry = tuple[bytes, bytes, int]
 """Key, stored value and partition."""
@@ -72,7 +76,37 @@ class Expiry(ABC, Generic[State]):
         """Rounds begun since partitions were assigned."""
 
     async def _look(self, entries: list[Entry]) -> None:
-        """What is to be done about states that are not over."""
+        """Release what budgets hold back no longer. In the first round whatever they hold back is looked at: the limits may
+        have been changed since it was stored."""
+        now_ns = time.time_ns()
+        due = [(key, partition) for key, value, partition in entries if self._is_due(value, now_ns)]
+        if not due:
+            return
+        async with self._writeback.step:
+            for key, partition in due:
+                if self._table.fetch(key) is not None:
+                    await self._released(key.decode("utf-8", "surrogatepass"), partition, now_ns)
+
+    async def _released(self, name: str, partition: int, now_ns: int) -> None:
+        try:
+            changed = self._tick(self._states.at(name, partition), now_ns)
+        except Exception:  # one that nobody foresaw must not end the worker
+            self._counters["unexpected_errors"] += 1
+            if self._counters["unexpected_errors"] == 1:
+                log.exception("it cannot be told whether budgets still hold one of the %s", self._states.what)
+            return
+        self._counters["decisions"] += sum(topic == CONTROL for topic, _, _ in changed)
+        for topic, key, record in (*self._states.untold(), *changed):
+            await self._outbox.send(topic, record, key=key, urgent=topic == CONTROL)
+        self._states.touched(name, -1)
+
+    @abstractmethod
+    def _is_due(self, value: bytes, now_ns: int) -> bool:
+        """Whether a stored state has to be looked at."""
+
+    @abstractmethod
+    def _tick(self, state: State, now_ns: int) -> list[Out]:
+        """What it leads to that so much time has passed."""
 
     @abstractmethod
     def _closed(self, state: State) -> Decision | None:
@@ -137,11 +171,11 @@ class Expiry(ABC, Generic[State]):
     async def _close(self, name: str, value: bytes, partition: int) -> None:
         self._states.forget(name, partition)
         self._counters[f"expired_{self._states.what}"] += 1
-        state, told = self._last_known(value)
+        state, known = self._last_known(value)
         closed = self._closed(state) if state is not None else None
         if closed is not None:
             await tell(self._outbox, closed)
-        if told:
+        if known:
             await forget(self._outbox, self._states.breaker_of(name))
 
     def _last_known(self, value: bytes) -> tuple[State | None, bool]:
@@ -169,6 +203,25 @@ class SessionExpiry(Expiry[SessionState]):
             return None
         return breaker.close(state, state.last_ns, "The session is over.", self._stage.policy.mode)
 
+    def _is_due(self, value: bytes, now_ns: int) -> bool:
+        """Its period is told by its decision alone, so that only sessions with one are read, and only where it can end."""
+        if self._rounds > 1 and not self._stage.has_session_periods:
+            return False
+        try:
+            if not Stored.unpack(value).epoch:
+                return False
+        except StateError:
+            return False
+        state, _ = self._last_known(value)
+        held = state.decision if state is not None else None
+        if held is None or not held.rule.startswith("budget."):
+            return False
+        return self._rounds == 1 or (held.lapses and over(held, now_ns))
+
+    def _tick(self, state: SessionState, now_ns: int) -> list[Out]:
+        released = self._stage.look(state, now_ns)
+        return told([released], []) if released is not None else []
+
 
 class ScopeExpiry(Expiry[ScopeState]):
     """Forgets scopes of which nothing was heard for long."""
@@ -181,28 +234,16 @@ class ScopeExpiry(Expiry[ScopeState]):
     def _closed(self, state: ScopeState) -> Decision | None:
         return self._stage.over(state, state.last_ns) if state.standing is not None else None
 
-    async def _look(self, entries: list[Entry]) -> None:
-        """Release what budgets hold back no longer. In the first round whatever they hold back is looked at: the limits may
-        have been changed since it was stored."""
-        now_ns = time.time_ns()
-        due = [(key, partition) for key, value, partition in entries if self._is_due(value, now_ns)]
-        if not due:
-            return
-        async with self._writeback.step:
-            mine = ((key.decode("utf-8", "surrogatepass"), p) for key, p in due if self._table.fetch(key) is not None)
-            outcome = self._stage.tick([self._states.at(name, partition) for name, partition in mine], now_ns)
-            for name in outcome.touched:
-                self._states.touched(name, -1)
-            self._counters["decisions"] += len(outcome.decisions)
-            for topic, key, record in (*self._states.untold(), *told(outcome.decisions, outcome.detections)):
-                await self._outbox.send(topic, record, key=key, urgent=topic == CONTROL)
-
     def _is_due(self, value: bytes, now_ns: int) -> bool:
         try:
             due = ScopeState.stored_due(Stored.unpack(value).snapshot)
         except StateError:
             return False
         return due is not None and (0 < due.at_ns <= now_ns or (due.blocked > 0 and self._rounds == 1))
+
+    def _tick(self, state: ScopeState, now_ns: int) -> list[Out]:
+        outcome = self._stage.tick([state], now_ns)
+        return told(outcome.decisions, outcome.detections)
 
     def _kept_s(self, name: str, stored: Stored) -> float:
         return ScopeState.stored_kept_s(name, stored.snapshot, self._stage.policy.idle_timeout_s)
