@@ -217,3 +217,13 @@ def test_what_anthropic_answered_is_the_call_that_holds_it() -> None:
     assert calls_tool(alone)
     outer = request(attributes={"gen_ai.response.id": "chatcmpl-1", "gen_ai.usage.input_tokens": 1500}, id=1, lasts=9)
     assert [c.tokens.input for c in calls(inner, outer)] == [1500]
+
+
+@pytest.mark.parametrize("session", [{"metadata": {"session_id": "s"}}, {"litellm_session_id": "s"}])
+def test_the_parameters_of_a_request_say_whose_it_is(session: dict[str, Any]) -> None:
+    """As OpenInference records them."""
+    metadata = {**session.get("metadata", {}), "team": "t"}
+    parameters = {"model": "gpt-4o-mini", "user": "u", **session, "metadata": metadata}
+    attributes = {"openinference.span.kind": "LLM", "llm.invocation_parameters": json.dumps(parameters)}
+    found = call(span(attributes, scope="openinference.instrumentation.litellm"))
+    assert (found.session, found.session_source, found.user, found.team) == ("s", "explicit", "u", "t")

@@ -26,6 +26,8 @@ _OLD_VERCEL: Final = "ai.telemetry.metadata."
 _VERCEL: Final = "ai.settings.context."
 _LITELLM: Final = "metadata.requester_metadata"
 """What a client of LiteLLM's proxy sent beside its request."""
+_PARAMETERS: Final = "llm.invocation_parameters"
+"""What a client of OpenAI or LiteLLM sent with its request, as OpenInference has it."""
 
 SESSION: Final[Keys] = (
     "session.id",
@@ -41,6 +43,7 @@ SESSION: Final[Keys] = (
     "mlflow.trace.session",
     *_within("metadata", "session_id", "thread_id", "conversation_id"),
     JsonKey(_LITELLM, "session_id"),
+    *_within(_PARAMETERS, "metadata.session_id", "litellm_session_id"),
 )
 USER: Final[Keys] = (
     "user.id",
@@ -58,6 +61,7 @@ USER: Final[Keys] = (
     *_under("metadata.user_api_key_", "end_user_id", "user_id", "user_email"),
     JsonKey("metadata", "user_id"),
     JsonKey(_LITELLM, "user_id"),
+    *_within(_PARAMETERS, "user", "metadata.user_id", "metadata.trace_user_id"),
 )
 TEAM: Final[Keys] = (
     "spanfuse.team",
@@ -76,6 +80,7 @@ TEAM: Final[Keys] = (
     *_within(_LITELLM, "team", "team_id"),
     "metadata.team_alias",
     "metadata.team_id",
+    *_within(_PARAMETERS, "metadata.team", "metadata.team_id"),
 )
 AGENT: Final[Keys] = (
     "gen_ai.agent.name",
