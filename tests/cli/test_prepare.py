@@ -35,6 +35,25 @@ def test_a_good_file_is_told_and_exits_with_0(spanfuse: Spanfuse, tmp_path: Path
     assert json.loads(spanfuse("validate", "--config", path, "--format", "json").stdout)["valid"] is True
 
 
+def test_the_budgets_of_a_file_are_shown_as_they_were_understood(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    path = tmp_path / "c.yaml"
+    path.write_text(
+        "budgets:\n"
+        "  user/daily: {limit_usd: 5, period: daily, time_zone: Europe/Berlin}\n"
+        "  team/acme: {for: acme, limit_tokens: 1000000, mode: warn}\n"
+        "  global: {limit_steps: 9, strength: strict}\n"
+    )
+    assert spanfuse("validate", "--config", path).stdout.splitlines()[1:] == [
+        "  budget user/daily: each user $5.0000 daily (Europe/Berlin), soft, block",
+        "  budget team/acme: team acme 1,000,000 tokens in all, soft, warn",
+        "  budget global: all together 9 calls in all, strict, block",
+    ]
+    shown = json.loads(spanfuse("validate", "--config", path, "--format", "json").stdout)
+    assert [(b["name"], b["scope"], b["for"]) for b in shown["budgets"]] == [
+        ("user/daily", "user", "*"), ("team/acme", "team", "acme"), ("global", "global", "*"),
+    ]  # fmt: skip
+
+
 def test_brokers_take_the_place_of_those_of_the_file_and_the_rest_stays(tmp_path: Path) -> None:
     path = tmp_path / "c.yaml"
     login = "{security_protocol: SASL_SSL, sasl_username: u, sasl_password: secret, partitions: 3}"

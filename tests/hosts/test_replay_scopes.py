@@ -77,3 +77,34 @@ def test_states_of_a_kind_are_found_in_memory_and_in_the_file() -> None:
     assert states.known("agent:b") is not None
     assert states.known("agent:d") is None
     states.close()
+
+
+BUDGETS = {
+    "user/steps": {"scope": "user", "limit_steps": 5},
+    "agent/steps": {"scope": "agent", "limit_steps": 100, "mode": "shadow"},
+    "session/steps": {"scope": "session", "limit_steps": 40},
+    "global/daily": {"scope": "global", "limit_steps": 3, "period": "daily", "mode": "warn"},
+}
+
+
+@pytest.mark.parametrize("live", [1, 10_000])
+def test_replay_shows_what_budgets_would_have_refused_and_how_full_they_are(tmp_path: Path, live: int) -> None:
+    """The sixth call of the user is refused, in whatever session it is."""
+    budgets = [{"name": name, **fields} for name, fields in BUDGETS.items()]
+    policy = Policy.model_validate({"budgets": budgets})
+    traffic = [*spans("a", 4, 0, stuck=False), *spans("b", 4, 10, stuck=False)]
+    for exported in traffic:
+        exported["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"].append(attribute("user.id", "u"))
+    report = replay_files(policy, [write_lines(tmp_path / "r.jsonl", traffic)], live_sessions=live)
+    assert (report.sessions["a"].blocked_at, report.sessions["b"].blocked_at) == (None, 1)
+    assert (report.sessions["b"].rule, report.sessions["b"].saved_calls) == ("budget.user/steps", 3)
+    rows = report.to_dict()["budgets"]
+    assert [(r["scope"], r["budget"], r["spent"], r["status"]) for r in rows] == [
+        ("global:*", "global/daily", 8, "exhausted"),
+        ("user:u", "user/steps", 8, "exhausted"),
+        ("session:a", "session/steps", 4, "ok"),
+        ("session:b", "session/steps", 4, "ok"),
+        ("agent:crawler", "agent/steps", 8, "ok"),
+    ]
+    assert report.modes["budget.agent/steps"] == "shadow"
+    assert {d.rule for d in report.scopes} == {"budget.user/steps", "budget.global/daily"}

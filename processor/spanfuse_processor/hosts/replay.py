@@ -11,7 +11,8 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
-from heapq import nlargest
+from heapq import nsmallest
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -79,8 +80,10 @@ class Replay:
         """The accounts as they stood in the end of each, the fullest first."""
         kinds = {budget.scope for budget in self._pipeline.policy.budgets}
         states = (state for kind in sorted(kinds) for state in self._scopes.of_kind(f"{kind}:"))
-        rows = (row for state in states for row in self._stage.accounts(state.key, state, state.last_ns))
-        return nlargest(MAX_ACCOUNTS, rows, key=lambda row: row["used"])
+        shared = (row for state in states for row in self._stage.accounts(state.key, state, state.last_ns))
+        sessions = self._states.of_kind("") if "session" in kinds else ()
+        own = (row for state in sessions for row in self._pipeline.accounts(state, state.last_ns))
+        return nsmallest(MAX_ACCOUNTS, chain(shared, own), key=lambda row: (-row["used"], row["account"]))
 
     def request(self, recorded: Recorded, *, logs: bool = False) -> None:
         """Replay one request.
