@@ -191,3 +191,51 @@ def accounts_of(calls: list[Call], size: int, rules: Policy) -> tuple[dict[str, 
 
 def _spent(fields: list[int]) -> list[tuple[int, int]]:
     return [(fields[i], fields[i + 1]) for i in range(0, len(fields), 4)]
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> tuple[str, str, int, int | None]:
+    """Budget, action, amount, and when it expires, quarters of an hour."""
+    name = draw(st.sampled_from([b.name for b in BUDGETS]))
+    action = draw(st.sampled_from(["set", "extend", "reset"]))
+    return name, action, draw(st.integers(0, 400)), draw(st.none() | st.integers(0, 50))
+
+
+Step = tuple[str, Charge | int | tuple[str, str, int, int | None]]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    told(), st.lists(orders(), max_size=6), st.lists(st.integers(0, 50), max_size=4), st.randoms(use_true_random=False)
+)
+def test_whatever_operators_order_a_block_stands_exactly_while_all_is_spent(
+    charges: list[Charge], ordered: list[tuple[str, str, int, int | None]], ticks: list[int], rnd: random.Random
+) -> None:
+    steps: list[Step] = [("charge", c) for c in shuffled(charges, rnd)]
+    for order in ordered:
+        steps.insert(rnd.randint(0, len(steps)), ("order", order))
+    for at in ticks:
+        steps.insert(rnd.randint(0, len(steps)), ("tick", at))
+    purse, now, epoch = Purse("user:u", *BUDGETS), 0, 0
+    for kind, what in steps:
+        if isinstance(what, Charge):
+            out, now = purse.take(what), max(now, what.at_ns)
+        elif isinstance(what, int):
+            out, now = purse.tick(what * HOUR // 4), max(now, START_NS + what * HOUR // 4 * SECOND)
+        else:
+            name, action, amount, until = what
+            at = max(0, (now - START_NS) // SECOND)
+            expires = None if until is None else START_NS + until * HOUR // 4 * SECOND
+            out = purse.order(name, action, amount, at=at, expires_at_ns=expires)
+            now = max(now, START_NS + at * SECOND)
+        assert kind
+        rows = purse.stage.accounts("user:u", purse.state, now)
+        spent_up = {f"budget.{row['budget']}" for row in rows if row["status"] == "exhausted"}
+        held = purse.standing
+        assert (held.rule in spent_up) if held is not None else not spent_up
+        for decision in out.decisions:
+            assert decision.epoch > epoch
+            epoch = decision.epoch
+        due_ns = purse.state.due_ns()
+        assert not due_ns or due_ns > purse.state.budgets.clock_ns  # type: ignore[union-attr]
+        purse.state = ScopeState.restore(purse.state.snapshot())
