@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from spanfuse.ledger import Ledger, RedisLedger, SqliteLedger
+from spanfuse.ledger.ledger import StoredLedger
 from spanfuse.testing import FakeClock
 from tests.services.redis_server import RedisService
 
@@ -28,13 +29,18 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.integration)])
-def ledger(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> Iterator[Ledger]:
-    """One in SQLite, and one in a real Redis."""
-    made: Ledger
+def make(request: pytest.FixtureRequest, clock: FakeClock, tmp_path: Path) -> Callable[[], StoredLedger]:
+    """Opens the books of a test in SQLite, and in a real Redis: each time as another process would."""
     if request.param == "sqlite":
-        made = SqliteLedger(tmp_path / "ledger.sqlite", now_ns=clock.now_ns)
-    else:
-        service: RedisService = request.getfixturevalue("redis_service")
-        made = RedisLedger(service.url, tenant(), timeout_s=5, now_ns=clock.now_ns)
+        return lambda: SqliteLedger(tmp_path / "ledger.sqlite", now_ns=clock.now_ns)
+    service: RedisService = request.getfixturevalue("redis_service")
+    name = tenant()
+    return lambda: RedisLedger(service.url, name, timeout_s=5, now_ns=clock.now_ns)
+
+
+@pytest.fixture
+def ledger(make: Callable[[], StoredLedger]) -> Iterator[Ledger]:
+    """One of each kind."""
+    made = make()
     yield made
     made.close()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from spanfuse.ledger import Amounts, InvalidAmount, Ledger, LedgerError, Refused, UnknownCall, nano
+from spanfuse.ledger.ledger import StoredLedger
 from spanfuse.testing import FakeClock
 from tests.support.budgets import account, books, defined, order, refused, strict, usd
 
@@ -310,6 +312,32 @@ def test_a_limit_that_is_raised_holds_with_the_next_call(ledger: Ledger) -> None
     assert refused(ledger, "a", 2)
     defined(ledger, strict(limit_usd=3))
     assert not refused(ledger, "a", 2)
+
+
+def test_what_another_process_defines_holds_for_the_very_next_call(
+    ledger: Ledger, make: Callable[[], StoredLedger]
+) -> None:
+    other = make()
+    defined(ledger, strict(limit_usd=10))
+    other.reserve("a", U, usd(2))
+    defined(ledger, strict(limit_usd=1))
+    assert refused(other, "b", 0.5)
+    defined(ledger)
+    assert not refused(other, "b", 100)
+
+
+def test_who_lives_in_another_period_is_told_the_time(make: Callable[[], StoredLedger], clock: FakeClock) -> None:
+    """The first moment of a period is its own, whatever a client believes."""
+    late = make()
+    defined(late, strict(period="hourly"))
+    late._steps._now_ns = lambda: clock.now_ns() - 3600 * 10**9
+    late.reserve("a", U, usd(0.3), 7200)
+    late._steps._ahead_ns = -1
+    late._steps._now_ns = clock.now_ns
+    clock.advance(3600)
+    late.reserve("b", U, usd(0.4))
+    late.order(order("o", "reset"))
+    assert [found.held for found in late.accounts()] == [nano(0.3), nano(0.4)]
 
 
 def test_operators_set_extend_and_reset_each_once_by_id(ledger: Ledger, clock: FakeClock) -> None:
