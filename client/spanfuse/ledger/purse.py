@@ -100,6 +100,7 @@ class Purse:
                 hold = self.ledger.reserve(call_id, who, amounts, HOLD_S, enforce=enforce)
             except Unavailable as error:
                 self._lose(error)
+                return self._in_doubt(call_id, who, amounts, enforce)
             except LedgerError:
                 raise
             except BaseException:  # cancelled, or interrupted: it may be held by now
@@ -118,6 +119,7 @@ class Purse:
                 hold = await self.ledger.areserve(call_id, who, amounts, HOLD_S, enforce=enforce)
             except Unavailable as error:
                 self._lose(error)
+                return self._in_doubt(call_id, who, amounts, enforce)
             except LedgerError:
                 raise
             except BaseException:  # cancelled, or interrupted: it may be held by now
@@ -178,6 +180,15 @@ class Purse:
                 self.lost += 1
         else:
             self.ledger.settle(hold if hold.claims else hold.call_id, amounts, who)
+
+    def _in_doubt(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
+        """The same, where the ledger may have held it: a call that is refused here is given back there."""
+        try:
+            return self._locally(call_id, who, amounts, enforce)
+        except Away:
+            with self._lock:
+                self._put(Bill(Hold(call_id, amounts), who, None, None))
+            raise
 
     def _locally(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
         """Let a call through within the allowance."""

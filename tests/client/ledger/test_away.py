@@ -201,6 +201,18 @@ def test_a_refusal_that_is_lost_lets_through_no_more_than_the_allowance(
     assert books(books_of) == (100, 0)
 
 
+def test_a_reservation_that_is_lost_is_given_back_where_the_call_is_refused(
+    ledger: Ledger, guard: Guard, line: Line, books_of: Ledger
+) -> None:
+    defined(ledger, strict(on_unavailable="closed"))
+    line.cut = "after"
+    with pytest.raises(OverBudget):
+        spend(guard, 0.5)
+    assert books(books_of) == (0, 0.5)
+    back(guard, line)
+    assert books(books_of) == (0, 0)
+
+
 def test_a_settlement_in_doubt_is_charged_where_the_books_were_lost_and_not_where_they_have_forgotten(
     guard: Guard, line: Line, ledger: SqliteLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
