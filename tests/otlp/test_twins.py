@@ -75,6 +75,38 @@ def test_two_spans_that_counted_a_stream_differently_are_one_call(order: int) ->
     assert came(*[one, other][::order]).calls["global:*"] == 1
 
 
+WHOSE = {"session.id": "s", "user.id": "u"}
+
+
+def listened(**more: Any) -> Span:
+    """That of a framework that is told of its calls: it has a trace of its own, and no id of the response."""
+    return chat(**{"id": 2, "parent": 1, "trace": HERE, "attributes": WHOSE, "lasts": 2, "scope": "listener", **more})
+
+
+def test_one_that_knows_no_response_id_is_told_by_session_and_tokens() -> None:
+    client = own(attributes=WHOSE | {"gen_ai.response.id": "msg_1"})
+    assert len(calls(listened(), client)) == 1
+    for order in (1, -1):
+        host = came(*[listened(), client][::order])
+        assert [host.calls[scope] for scope in ("user:u", "global:*")] == [1, 1]
+        assert {name: s.calls for name, s in host.states.items() if s.calls} == {"s": 1}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        own(attributes=WHOSE, lasts=5),  # neither encloses the other
+        own(attributes=WHOSE, scope="listener"),
+        own(attributes=WHOSE | {"gen_ai.usage.output_tokens": 11}),
+        own(attributes={"session.id": "another"}),
+    ],
+)
+def test_calls_that_are_merely_alike_count_themselves(other: Span) -> None:
+    assert len(calls(listened(), other)) == 2
+    for order in (1, -1):
+        assert came(*[listened(), other][::order]).calls["global:*"] == 2
+
+
 def test_a_stream_counts_as_what_the_client_saw_of_it() -> None:
     """The library that asked for it hands it on, and knows neither its end nor its usage."""
     asked = {"gen_ai.usage.input_tokens": None, "gen_ai.usage.output_tokens": None}

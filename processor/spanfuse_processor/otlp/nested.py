@@ -13,7 +13,7 @@ SLACK_NS: Final = 5_000_000
 """By so much a span may reach beyond the one around it: their clocks differ in resolution."""
 
 NEAR: Final = 16
-"""So many failures that began later than one are looked at for another span of it."""
+"""So many calls alike that began later than one are looked at for another span of it."""
 
 _NOTHING: Final = Tokens()
 _LACKING: Final = ("user", "team", "agent", "provider", "model", "finish_reason", "ttft_ns", "response")
@@ -40,7 +40,7 @@ def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int
     if sum(c.call.kind == "llm" for c in candidates) > 1:
         within = _within(candidates, traces)
         sums = {outer for outer, _, merges in within if not merges}  # they are none of the calls that they hold
-        pairs = [*_twins(candidates), *within, *_beside(candidates, sums), *_failures(candidates)]
+        pairs = [*_twins(candidates), *within, *_beside(candidates, sums), *_unnamed(candidates)]
         for gone, span, merges in pairs:
             stays = _last(repeats, span)
             if gone in kept and stays in kept and gone != stays:
@@ -135,13 +135,16 @@ def _beside(candidates: Sequence[Candidate], sums: Container[int]) -> list[Pair]
     return pairs
 
 
-def _failures(candidates: Sequence[Candidate]) -> list[Pair]:
-    """Failures of a model below one span, or below none, of which one encloses another of a different instrumentation."""
-    alike: defaultdict[tuple[str, ...], list[int]] = defaultdict(list)
+def _unnamed(candidates: Sequence[Candidate]) -> list[Pair]:
+    """Calls alike, not both with a response id, of which one encloses another of a different instrumentation: failures of a
+    model below one span, or below none, and calls of a session that took the same tokens of one provider."""
+    alike: defaultdict[tuple[str | int, ...], list[int]] = defaultdict(list)
     for i, (call, _, _) in enumerate(candidates):
         if call.kind == "llm" and call.error_type:
             trace = call.trace_id if call.parent_span_id else ""
             alike[trace, call.parent_span_id, call.agent, call.provider, call.model].append(i)
+        elif took := tokens_taken(call):
+            alike[took].append(i)
     pairs: list[Pair] = []
     for places in alike.values():
         places.sort(key=lambda i: candidates[i].call.start_ns)
@@ -151,6 +154,13 @@ def _failures(candidates: Sequence[Candidate]) -> list[Pair]:
                 richer = _standing(candidates[i].call) >= _standing(candidates[j].call)
                 pairs.append((j, i, True) if richer else (i, j, True))
     return pairs
+
+
+def tokens_taken(call: Call) -> tuple[str | int, ...]:
+    """What another span of a call has to agree on if it does not know its response id; empty where that is too little."""
+    tokens = call.tokens
+    known = call.kind == "llm" and call.session_source != "trace" and not call.usage_estimated and tokens.output
+    return (call.session, call.provider, tokens.input, tokens.output) if known else ()
 
 
 def _encloses(outer: Candidate, inner: Candidate) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from spanfuse_processor.otlp.nested import Candidate, placing
+from spanfuse_processor.otlp.nested import Candidate, placing, tokens_taken
 from spanfuse_schemas import Alias, Call
 from spanfuse_schemas.fingerprint import exact_hash
 
@@ -29,6 +29,7 @@ class _Known(NamedTuple):
     placing: tuple[bool, bool, bool, int]
     within: bool
     """There are spans around it, which may say whose it is."""
+    response: str
 
 
 class Followed(NamedTuple):
@@ -41,21 +42,17 @@ class Followed(NamedTuple):
 
 
 class Twins:
-    """The last model calls by the id of their response."""
+    """The last model calls by the id of their response, and by session and tokens, for spans that do not know that id."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._known: OrderedDict[str | tuple[str | int, ...], _Known] = OrderedDict()
 
     def follow(self, found: Candidate) -> Followed:
         """A call as it is to be counted, and what its span says of the one that was counted before it."""
         call = found.call
-        if not call.response:
-            return Followed(call)
-        known = self._known.get(call.response)
+        known = self._twin(found)
         if known is None:
             self._remember(found)
-            return Followed(call)
-        if known.scope == found.scope or not _meet(known, call):
             return Followed(call)
         call = call.model_copy(update={"repeats": call.repeats or known.span_id})
         if known.trace_id == call.trace_id:
@@ -64,16 +61,42 @@ class Twins:
         moves = known.session == f"trace:{known.trace_id}" and placing(call) > known.placing
         return Followed(same, _alias(known, call) if moves else None, known.within)
 
+    def _twin(self, found: Candidate) -> _Known | None:
+        """The call that was counted before of which a span tells, too."""
+        call = found.call
+        known = self._known.get(call.response) if call.response else None
+        if known is not None and known.scope != found.scope and _meet(known, call):
+            return known
+        alike = self._known.get(tokens_taken(call))
+        if (
+            alike is None
+            or alike.scope == found.scope
+            or (alike.response and call.response)
+            or not _encloses(alike, call)
+        ):
+            return None
+        return alike
+
     def _remember(self, found: Candidate) -> None:
         call = found.call
         place = (call.span_id, found.scope, call.trace_id, call.session, call.start_ns, call.end_ns)
-        self._known[call.response] = _Known(*place, placing(call), bool(call.parent_span_id))
-        if len(self._known) > MAX_KEPT:
+        known = _Known(*place, placing(call), bool(call.parent_span_id), call.response)
+        if call.response:
+            self._known.setdefault(call.response, known)
+        if took := tokens_taken(call):
+            self._known[took] = known
+        while len(self._known) > MAX_KEPT:
             self._known.popitem(last=False)
 
 
 def _meet(known: _Known, call: Call) -> bool:
     return known.start_ns <= call.end_ns and call.start_ns <= known.end_ns
+
+
+def _encloses(known: _Known, call: Call) -> bool:
+    """Whether one of them lies within the other."""
+    first, last = (known, call) if known.start_ns <= call.start_ns else (call, known)
+    return last.end_ns <= first.end_ns
 
 
 def _alias(known: _Known, call: Call) -> Alias:
