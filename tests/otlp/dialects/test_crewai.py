@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from tests.otlp.dialects.steps import ARGUMENTS, RESULT, TOOL, brings_result
+from tests.otlp.dialects.steps import ARGUMENTS, RESULT, TOOL, brings_result, calls_tool
 from tests.otlp.fixtures import calls, span
 
 SCOPE = "openinference.instrumentation.crewai"
@@ -48,6 +48,13 @@ def test_a_crew_and_its_agents_are_no_calls() -> None:
         ("tool", "Geographer", "s-1", "u-1"),
     ]
     assert brings_result(found[1])
+
+
+def test_the_output_of_a_call_that_is_listened_to_is_a_list_of_tool_calls() -> None:
+    asked = [{"id": "c1", "type": "function", "function": {"name": TOOL, "arguments": json.dumps(ARGUMENTS)}}]
+    listener = f"{SCOPE}._event_listener"
+    found = calls(span({KIND: "LLM", "output.value": json.dumps(asked)}, scope=listener, name="gpt-4o-mini.llm_call"))
+    assert [calls_tool(one) for one in found] == [True]
 
 
 def test_an_agent_is_named_in_what_its_task_brought() -> None:

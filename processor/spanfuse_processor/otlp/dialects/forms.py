@@ -80,7 +80,15 @@ def as_messages(value: Any, role: str, depth: int = MAX_DEPTH) -> Messages:
         return as_messages(value[0], role, depth - 1)
     if depth and len(value) == 1 and isinstance(value[0], dict) and value[0].get("object") == "response":
         return _opened(value[0], role, depth - 1)
+    if value and role == "assistant" and all(map(_is_call, value)):
+        return [as_message({"role": role, "tool_calls": value}, role)]
     return [as_message(item, role) for item in value if not _is_definition(item)]
+
+
+def _is_call(item: Any) -> bool:
+    """Whether an item is a tool call, with no message around it."""
+    function = item.get("function") if isinstance(item, dict) and "role" not in item else None
+    return isinstance(function, dict) and "arguments" in function
 
 
 def _is_definition(item: Any) -> bool:
