@@ -48,6 +48,8 @@ MAX_LISTED: Final = 2_000
 """Agents or models looked at for a list, those last at work; on a thread, as reading so many takes 150 ms."""
 PART: Final = 100
 """Calls applied at once, some 10 ms."""
+MAX_UNTOLD: Final = 10_000
+"""What is kept while the storage does not take it: so many aliases, and calls with what was logged; of more, the newest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,9 @@ class Engine:
         self._stage = ScopeStage(config.policy())
         self._normaliser = normaliser_of(config, self.prices)
         self._turn = asyncio.Lock()
+        self._untold = CallBatch()
+        """What requests that were sent back say of earlier calls, which they do not when they are read again: whose they are,
+        and what was logged for them."""
         self._due: dict[str, int] = {}
         """Key → when something of its budgets changes by itself."""
         self._follow_mode()
@@ -107,34 +112,43 @@ class Engine:
             UnavailableError: the storage failed; to be sent again.
         """
         async with self._turn:
-            try:
-                return await self._ingest(data, encoding, received_ns, signal)
-            except UnavailableError as error:
-                self._refuse(error)
-                raise
-            except DecodeError as error:
-                self._bury(data, str(error), received_ns)
-                raise
-            except Exception as error:  # whatever a request holds, the host goes on
-                self._rolled_back()
-                if not self.counters["unexpected_errors"]:
-                    log.exception("a request cannot be applied; such are kept as dead letters")
-                self.counters.add({"unexpected_errors": 1})
-                reason = f"cannot be applied: {type(error).__name__}"
-                self._bury(data, reason, received_ns)
-                raise DecodeError(reason) from error
+            return await _to_its_end(self._taken(data, encoding, received_ns, signal))
+
+    async def _taken(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> ExportResult:
+        try:
+            return await self._ingest(data, encoding, received_ns, signal)
+        except UnavailableError as error:
+            self._refuse(error)
+            raise
+        except DecodeError as error:
+            self._bury(data, str(error), received_ns)
+            raise
+        except Exception as error:  # whatever a request holds, the host goes on
+            self._rolled_back()
+            if not self.counters["unexpected_errors"]:
+                log.exception("a request cannot be applied; such are kept as dead letters")
+            self.counters.add({"unexpected_errors": 1})
+            reason = f"cannot be applied: {type(error).__name__}"
+            self._bury(data, reason, received_ns)
+            raise DecodeError(reason) from error
 
     async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> ExportResult:
         if len(data) > LARGE_BYTES:
-            read = await _to_its_end(asyncio.to_thread(self._read, data, encoding, received_ns, signal))
+            read = await asyncio.to_thread(self._read, data, encoding, received_ns, signal)
         else:
             read = self._read(data, encoding, received_ns, signal)
-        calls = read.batch.calls
-        for start in range(0, len(calls) - PART, PART):
-            self._apply(_part(calls[start : start + PART]), {}, received_ns)
-            await asyncio.sleep(0)
-        last = (len(calls) - 1) // PART * PART if calls else 0
-        self._apply(_part(calls[last:], read.batch.aliases), read.counts(), received_ns)
+        untold, self._untold = self._untold, CallBatch()
+        calls, aliases = (*untold.calls, *read.batch.calls), (*untold.aliases, *read.batch.aliases)
+        try:
+            for start in range(0, len(calls) - PART, PART):
+                self._apply(_part(calls[start : start + PART]), {}, received_ns)
+                await asyncio.sleep(0)
+            last = (len(calls) - 1) // PART * PART if calls else 0
+            self._apply(_part(calls[last:], aliases), read.counts(), received_ns)
+        except UnavailableError:
+            logged = calls if signal == "logs" else untold.calls
+            self._untold = _part(logged[-MAX_UNTOLD:], aliases[-MAX_UNTOLD:])
+            raise
         return ExportResult(read.rejected, "without a trace or span id, or unreadable" if read.rejected else "")
 
     def _read(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> Read:
@@ -162,21 +176,24 @@ class Engine:
         Raises:
             Exception: if none could be.
         """
-        by_session: defaultdict[str, list[Call]] = defaultdict(list)
+        calls: defaultdict[str, list[Call]] = defaultdict(list)
         for call in batch.calls:
-            by_session[call.session].append(call)
+            calls[call.session].append(call)
+        aliases: defaultdict[str, list[Alias]] = defaultdict(list)
+        for alias in batch.aliases:
+            aliases[alias.session].append(alias)
+        sessions = {**calls, **aliases}
         failures: list[Exception] = []
-        for session, group in by_session.items():
-            known = tuple(alias for alias in batch.aliases if alias.session == session)
+        for session in sessions:
             try:
-                self._apply_together(_part(tuple(group), known), {}, received_ns)
+                self._apply_together(_part(tuple(calls[session]), tuple(aliases[session])), {}, received_ns)
             except UnavailableError:
                 raise
             except Exception as error:
                 self._rolled_back()
                 failures.append(error)
-                counts = counts | {"unapplied_calls": counts.get("unapplied_calls", 0) + len(group)}
-        if failures and len(failures) == len(by_session):
+                counts = counts | {"unapplied_calls": counts.get("unapplied_calls", 0) + len(calls[session])}
+        if failures and len(failures) == len(sessions):
             raise failures[0]
         if failures and not self.counters["unapplied_calls"]:
             log.error("calls of a session cannot be applied; such are left out and counted", exc_info=failures[0])
@@ -431,12 +448,15 @@ def _part(calls: tuple[Call, ...], aliases: tuple[Alias, ...] = ()) -> CallBatch
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Wait for work on a thread even if the sender has given up meanwhile: the next request must not be read beside it."""
+    """Wait for a request even if its sender has given up meanwhile: the next one must not be read beside it, and what its spans
+    say of earlier calls is said once."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait([task])
+        if not task.cancelled():
+            task.exception()  # it was seen to where it was raised; nobody else asks
         raise
 
 

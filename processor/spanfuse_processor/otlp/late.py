@@ -97,6 +97,7 @@ def _known(call: Open, namer: Namer) -> Open:
 
 
 def _alias(trace_id: str, namer: Namer, session: str, calls: Sequence[Open]) -> Alias:
+    began = [call.start_ns for call in calls]
     owed = [call for call in calls if (namer.user and call.no_user) or (namer.team and call.no_team)]
     identity = exact_hash(" ".join([namer.span_id, session, *sorted(call.span_id for call in calls)]))
     return Alias(
@@ -104,8 +105,9 @@ def _alias(trace_id: str, namer: Namer, session: str, calls: Sequence[Open]) -> 
         trace_id=trace_id,
         session=session,
         into=namer.session if session == f"trace:{trace_id}" else "",
-        from_ns=namer.from_ns,
-        to_ns=namer.to_ns,
+        # Where clocks differ, calls lie outside of the span that holds them: the way to their session holds for them, too.
+        from_ns=min([namer.from_ns, *began]),
+        to_ns=max([namer.to_ns, *began]),
         user=namer.user if any(call.no_user for call in owed) else "",
         team=namer.team if any(call.no_team for call in owed) else "",
         calls=sum(call.calls for call in owed),

@@ -129,7 +129,7 @@ class Normaliser:
         for at, found in read.kept.items():
             if found.call.content == "structure" and (view := read.views[at]) is not None:
                 self._joiner.wants(view.span, received_ns)
-        aliases = self._aliases(read)
+        aliases = self._aliases(read, received_ns)
         calls: list[Call] = []
         for found in read.kept.values():
             call = found.call
@@ -236,7 +236,7 @@ class Normaliser:
         )
         return _View(span, dialect, role, node)
 
-    def _aliases(self, read: _Read) -> list[Alias]:
+    def _aliases(self, read: _Read, received_ns: int) -> list[Alias]:
         """What the spans of a request say of calls that were counted before they came."""
         found: list[Alias] = []
         traces: set[str] = set()
@@ -248,7 +248,7 @@ class Normaliser:
             session = node.session or node.made_up
             if session or node.user or node.team:
                 holds = view.role not in ("llm", "tool")
-                namer = Namer(node.span_id, span.start_ns, span.end_ns, session, node.user, node.team, holds)
+                namer = Namer(node.span_id, *_stretch(span, received_ns), session, node.user, node.team, holds)
                 trace = self._traces.of(span.trace_id)
                 trace.name(namer)
                 if holds and session and not trace.called:
@@ -344,8 +344,7 @@ class Normaliser:
             start = end
         if end > received_ns + MAX_AHEAD_NS:
             self.counters["clamped"] += 1
-            return max(0, received_ns - (end - start)), received_ns
-        return start, end
+        return _received(start, end, received_ns)
 
     def _identity(self, view: _View) -> dict[str, str]:
         """Session, user, team and agent: the span's own, else the nearest ancestor's, else those of its process."""
@@ -368,6 +367,19 @@ class Normaliser:
             "team": team or process.team,
             "agent": agent or process.agent,
         }
+
+
+def _received(start: int, end: int, received_ns: int) -> tuple[int, int]:
+    """Times of a span, moved to end with its receipt if its clock is wrong."""
+    if end > received_ns + MAX_AHEAD_NS:
+        return max(0, received_ns - (end - start)), received_ns
+    return start, end
+
+
+def _stretch(span: Span, received_ns: int) -> tuple[int, int]:
+    """When a span that holds others was under way: however long, and from ever if it does not say since when."""
+    end = span.end_ns if span.end_ns > 0 else received_ns
+    return _received(max(0, min(span.start_ns, end)), end, received_ns)
 
 
 def _agent_span(span: Span, dialect: Dialect) -> str:
