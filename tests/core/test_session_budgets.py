@@ -86,6 +86,12 @@ def test_an_hour_of_a_session_is_over_without_a_probe() -> None:
     assert session.row("session/hourly")["spent"] == 0.2 * USD
 
 
+def test_while_an_hour_is_spent_more_calls_change_nothing() -> None:
+    session = Session(budget("session/hourly", limit_usd=1, period="hourly"))
+    session.call(1.5, at=1)
+    assert [session.call(1.5, at=at).decisions for at in (2, 3, 4)] == [[], [], []]
+
+
 def test_a_tool_that_ends_in_the_next_hour_releases_too() -> None:
     session = Session(budget("session/hourly", limit_usd=1, period="hourly"))
     session.call(1.5, at=1)

@@ -12,7 +12,7 @@ from typing import Any
 from spanfuse_processor.core import breaker, budgets
 from spanfuse_processor.core.accounts import Account, Accounts
 from spanfuse_processor.core.budgets import Ordered
-from spanfuse_processor.core.circuit import Mode, over
+from spanfuse_processor.core.circuit import Mode
 from spanfuse_processor.core.detectors import budget_session
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.session import SessionState
@@ -91,7 +91,7 @@ class SessionBudgets:
             released = raised and self._rule_asks(session, rules) is None
         else:
             asked = self.asked(session, now_ns)
-            released = asked is None or asked.rule != held.rule or over(held, now_ns)
+            released = asked is None or asked.rule != held.rule
         return breaker.close(session, now_ns, "It is not spent up any more.", self._mode) if released else None
 
     def accounts(self, session: SessionState, rules: Rules, now_ns: int) -> list[dict[str, Any]]:

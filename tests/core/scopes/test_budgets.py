@@ -53,6 +53,13 @@ def test_a_share_says_when_all_will_be_spent_if_it_goes_on_so() -> None:
     assert "all is spent at 2025-06-15 17:06 UTC" in told.message  # an hour for the first half, from 15:06 on
 
 
+def test_what_is_foretold_counts_from_the_first_call_in_whatever_order_they_are_told() -> None:
+    purse = daily()
+    purse.spend(0.25, at=HOUR)
+    (told,) = purse.spend(0.25, at=0).detections
+    assert "all is spent at 2025-06-15 17:06 UTC" in told.message
+
+
 def test_of_a_slow_spender_nothing_is_foretold() -> None:
     purse = Purse("user:u", budget("user/hourly", limit_usd=1, period="hourly"))
     purse.spend(0.01, at=-HOUR / 10)
