@@ -8,7 +8,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from spanfuse.ledger.allowance import Allowance
@@ -96,76 +97,67 @@ class Purse:
             Away: the ledger is away, and the call is not let through without it.
         """
         if not self.away:
-            try:
-                hold = self.ledger.reserve(call_id, who, amounts, HOLD_S, enforce=enforce)
-            except Unavailable as error:
-                self._lose(error)
-                return self._in_doubt(call_id, who, amounts, enforce)
-            except LedgerError:
-                raise
-            except BaseException:  # cancelled, or interrupted: it may be held by now
-                self._afterwards(Bill(Hold(call_id, amounts), who, None, None))
-                raise
-            else:
-                with self._lock:
-                    self._allowance.learn(tuple(who.values()), hold)
-                return hold
+            with self._asking(Bill(Hold(call_id, amounts), who, None, None), owed=False):
+                return self._learned(who, self.ledger.reserve(call_id, who, amounts, HOLD_S, enforce=enforce))
+            return self._in_doubt(call_id, who, amounts, enforce)
         return self._locally(call_id, who, amounts, enforce)
 
     async def areserve(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
         """The same, awaited."""
         if not self.away:
-            try:
-                hold = await self.ledger.areserve(call_id, who, amounts, HOLD_S, enforce=enforce)
-            except Unavailable as error:
-                self._lose(error)
-                return self._in_doubt(call_id, who, amounts, enforce)
-            except LedgerError:
-                raise
-            except BaseException:  # cancelled, or interrupted: it may be held by now
-                self._afterwards(Bill(Hold(call_id, amounts), who, None, None))
-                raise
-            else:
-                with self._lock:
-                    self._allowance.learn(tuple(who.values()), hold)
-                return hold
+            with self._asking(Bill(Hold(call_id, amounts), who, None, None), owed=False):
+                return self._learned(who, await self.ledger.areserve(call_id, who, amounts, HOLD_S, enforce=enforce))
+            return self._in_doubt(call_id, who, amounts, enforce)
         return self._locally(call_id, who, amounts, enforce)
 
     def settle(self, hold: Hold, who: Mapping[str, str], amounts: Amounts | None) -> None:
         """Settle a call, now or when the ledger is back; with no amounts, give all back."""
         bill = self._take_back(hold, who, amounts)
         if bill is not None:
-            try:
+            with self._asking(bill):
                 self._pay(bill)
-            except Unavailable as error:
-                self._owe(bill, error)
-            except BaseException:
-                self._afterwards(bill)
-                raise
 
     async def asettle(self, hold: Hold, who: Mapping[str, str], amounts: Amounts | None) -> None:
         """The same, awaited."""
         bill = self._take_back(hold, who, amounts)
         if bill is not None:
-            try:
+            with self._asking(bill):
                 if amounts is None:
                     await self.ledger.arelease(hold.call_id)
                 else:
                     await self.ledger.asettle(hold if hold.claims else hold.call_id, amounts, who)
-            except Unavailable as error:
-                self._owe(bill, error)
-            except BaseException:
-                self._afterwards(bill)
-                raise
+
+    @contextmanager
+    def _asking(self, bill: Bill, *, owed: bool = True) -> Iterator[None]:
+        """Around a question to the ledger, which may have been done though no answer came.
+
+        Args:
+            bill: what is settled at once if the caller is cancelled or interrupted.
+            owed: and when the ledger is back, if it does not answer.
+        """
+        try:
+            yield
+        except Unavailable as error:
+            if owed:
+                self._owe(bill)
+            self._lose(error)
+        except LedgerError:
+            raise
+        except BaseException:
+            self._afterwards(bill)
+            raise
+
+    def _learned(self, who: Mapping[str, str], hold: Hold) -> Hold:
+        with self._lock:
+            self._allowance.learn(tuple(who.values()), hold)
+        return hold
 
     def _afterwards(self, bill: Bill) -> None:
         """Settle what was interrupted, on a thread of its own: under one call id it is done once."""
 
         def pay() -> None:
-            try:
+            with self._asking(bill):
                 self._pay(bill)
-            except Unavailable as error:
-                self._owe(bill, error)
 
         threading.Thread(target=pay, name="spanfuse-ledger-once", daemon=True).start()
 
@@ -232,10 +224,9 @@ class Purse:
             self._put(bill)
         return None
 
-    def _owe(self, bill: Bill, error: Unavailable) -> None:
+    def _owe(self, bill: Bill) -> None:
         with self._lock:
             self._put(bill._replace(doubted_s=time.monotonic()))
-        self._lose(error)
 
     def _put(self, bill: Bill) -> None:
         if len(self._bills) >= MAX_PENDING:
