@@ -137,20 +137,22 @@ def _beside(candidates: Sequence[Candidate], sums: Container[int]) -> list[Pair]
 
 def _unnamed(candidates: Sequence[Candidate]) -> list[Pair]:
     """Calls alike, not both with a response id, of which one encloses another of a different instrumentation: failures of a
-    model below one span, or below none, and calls of a session that took the same tokens of one provider."""
+    model below one span, or below none, calls of a session that took the same tokens of one provider, and those of which one
+    is in a trace of its own and that did the same besides."""
     alike: defaultdict[tuple[str | int, ...], list[int]] = defaultdict(list)
     for i, (call, _, _) in enumerate(candidates):
         if call.kind == "llm" and call.error_type:
             trace = call.trace_id if call.parent_span_id else ""
             alike[trace, call.parent_span_id, call.agent, call.provider, call.model].append(i)
-        elif took := tokens_taken(call):
-            alike[took].append(i)
+            continue
+        for key in filter(None, (tokens_taken(call), _done(call))):
+            alike[key].append(i)
     pairs: list[Pair] = []
     for places in alike.values():
         places.sort(key=lambda i: candidates[i].call.start_ns)
         for at, i in enumerate(places):
             j = next((j for j in places[at + 1 : at + 1 + NEAR] if _encloses(candidates[i], candidates[j])), None)
-            if j is not None:
+            if j is not None and _may_be_one(candidates[i].call, candidates[j].call):
                 richer = _standing(candidates[i].call) >= _standing(candidates[j].call)
                 pairs.append((j, i, True) if richer else (i, j, True))
     return pairs
@@ -161,6 +163,20 @@ def tokens_taken(call: Call) -> tuple[str | int, ...]:
     tokens = call.tokens
     known = call.kind == "llm" and call.session_source != "trace" and not call.usage_estimated and tokens.output
     return (call.session, call.provider, tokens.input, tokens.output) if known else ()
+
+
+def _done(call: Call) -> tuple[str | int, ...]:
+    """What it has to agree on besides, where the session is not known to be the same."""
+    tokens = call.tokens
+    known = call.kind == "llm" and call.action is not None and not call.usage_estimated and tokens.output
+    return ("", call.provider, tokens.input, tokens.output, call.action or "", *call.called) if known else ()
+
+
+def _may_be_one(a: Call, b: Call) -> bool:
+    """Whether two calls alike are of one session, or one of them is in a trace of its own, that no session names."""
+    return a.session == b.session or any(
+        bool(call.error_type) or (not call.parent_span_id and call.session_source == "trace") for call in (a, b)
+    )
 
 
 def _encloses(outer: Candidate, inner: Candidate) -> bool:

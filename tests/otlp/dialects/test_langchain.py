@@ -41,8 +41,12 @@ def test_classes_of_tokens_that_are_in_the_reply_alone_are_known() -> None:
     assert call(traced(1, "ChatOpenAI", said)).tokens == tokens
 
 
-def twice() -> list[Span]:
-    """A call that the client's instrumentation sees in a trace of its own, within a run of an agent."""
+def twice(known: bool = True) -> list[Span]:
+    """A call that the client's instrumentation sees in a trace of its own, within a run of an agent.
+
+    Args:
+        known: whether LangChain knows the id of the response, as of those that are no streams.
+    """
     model = {KIND: "LLM", "llm.model_name": "gpt-4o-mini", **USAGE, "llm.output_messages.0.message.content": "Hi."}
     client = span(
         {**model, "output.value": '{"id": "chatcmpl-1"}'},
@@ -52,7 +56,7 @@ def twice() -> list[Span]:
         trace=THERE,
         scope="openinference.instrumentation.openai",
     )
-    run = {**model, "output.value": reply(response_metadata={"id": "chatcmpl-1"})}
+    run = {**model, "output.value": reply(response_metadata={"id": "chatcmpl-1"} if known else {})}
     return [client, traced(2, "ChatOpenAI", run, parent=1), traced(1, "guide", {KIND: "CHAIN"}, lasts=2)]
 
 
@@ -95,3 +99,17 @@ def test_what_langchain_calls_any_agent_is_no_name(name: str) -> None:
     agent = traced(1, name, {KIND: "AGENT"}, lasts=2)
     (found,) = calls(agent, traced(2, "ChatOpenAI", model, parent=1, resource={"service.name": "desk"}))
     assert found.agent == "desk"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_stream_that_the_client_traces_too_counts_once(order: int) -> None:
+    """Of its response LangChain does not know the id; they agree on tokens and on what was said."""
+    host = Host()
+    host.take(twice(known=False)[::order])
+    assert {name: (s.calls, s.tokens) for name, s in host.states.items() if s.calls} == {f"trace:{HERE}": (1, 1250)}
+
+
+def test_streams_that_differ_in_what_was_said_are_two() -> None:
+    client, run, agent = twice(known=False)
+    run.attributes["llm.output_messages.0.message.content"] = "Bye."
+    assert len(calls(client, run, agent)) == 2
