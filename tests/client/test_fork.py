@@ -1,4 +1,4 @@
-"""A Guard made before a fork works in the children: gunicorn with preload, multiprocessing."""
+"""A Guard made before a fork works in the children: gunicorn with preload, multiprocessing (R091)."""
 
 from __future__ import annotations
 
