@@ -135,3 +135,10 @@ def test_a_failure_that_a_client_and_its_tracer_tell_of_is_one(parent: int, othe
     more = {"at": 0.1, "lasts": 0.5, "scope": "client", "error": "429", **other}
     two = chat(id=3, parent=parent, trace=HERE if parent else THERE, attributes=failed, **more)
     assert len(calls(one, two)) == len(calls(two, one)) == count
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_stream_that_is_told_of_again_with_its_usage_counts_with_it(order: int) -> None:
+    ended = traced(**{"gen_ai.usage.input_tokens": 9})
+    used = own(id=4, at=0, lasts=2, scope="tracer")
+    assert [found.tokens.input for found in calls(*[ended, used][::order])] == [100]

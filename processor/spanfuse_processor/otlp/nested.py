@@ -40,7 +40,7 @@ def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int
     if sum(c.call.kind == "llm" for c in candidates) > 1:
         within = _within(candidates, traces)
         sums = {outer for outer, _, merges in within if not merges}  # they are none of the calls that they hold
-        pairs = [*_twins(candidates), *within, *_beside(candidates, sums), *_unnamed(candidates)]
+        pairs = [*_twins(candidates), *_again(candidates), *within, *_beside(candidates, sums), *_unnamed(candidates)]
         for gone, span, merges in pairs:
             stays = _last(repeats, span)
             if gone in kept and stays in kept and gone != stays:
@@ -71,6 +71,26 @@ def _twins(candidates: Sequence[Candidate]) -> list[Pair]:
             if j != i and candidates[j].call == call.model_copy(update={"span_id": candidates[j].call.span_id}):
                 pairs.append((i, j, False))
     return pairs
+
+
+def _again(candidates: Sequence[Candidate]) -> list[Pair]:
+    """Spans of one instrumentation with one response and one beginning: a stream that is told of when it ends, its tokens
+    guessed, and once more when its usage comes. The one with more tokens stays."""
+    first: dict[tuple[object, ...], int] = {}
+    pairs: list[Pair] = []
+    for i, (call, scope, response_id) in enumerate(candidates):
+        if call.kind == "llm" and response_id:
+            j = first.setdefault((response_id, scope, call.start_ns), i)
+            if candidates[j].call.end_ns != call.end_ns:
+                fuller = _size(call) > _size(candidates[j].call)
+                pairs.append((j, i, False) if fuller else (i, j, False))
+                first[response_id, scope, call.start_ns] = i if fuller else j
+    return pairs
+
+
+def _size(call: Call) -> int:
+    """Its tokens."""
+    return call.tokens.input + call.tokens.output
 
 
 def _within(candidates: Sequence[Candidate], traces: Traces) -> list[Pair]:
