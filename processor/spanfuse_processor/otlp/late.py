@@ -7,8 +7,10 @@ bounded; a span that names a session, a user or a team claims those that lie bel
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from spanfuse_processor.otlp.reader import View
+from spanfuse_processor.otlp.times import stretch
 from spanfuse_processor.otlp.traces import MAX_OPEN, Namer, Open, Trace, Traces
 from spanfuse_schemas import Alias, Call
 from spanfuse_schemas.fingerprint import exact_hash
@@ -39,7 +41,39 @@ def remember(trace: Trace, call: Call) -> None:
         del trace.open[0]
 
 
-def claims(traces: Traces, trace_id: str) -> list[Alias]:
+def claims(traces: Traces, views: Iterable[View], received_ns: int) -> list[Alias]:
+    """What spans that are new say of the calls that were counted before they came.
+
+    Args:
+        received_ns: when they were received, nanoseconds since the Unix epoch.
+    """
+    found: list[Alias] = []
+    here: dict[str, None] = {}
+    for view in views:
+        trace_id = view.span.trace_id
+        here[trace_id] = None
+        trace, namer = traces.of(trace_id), _namer_of(view, received_ns)
+        if namer is not None:
+            trace.name(namer)
+            if namer.holds and namer.session and not trace.called:
+                # none of its calls was ever seen here: they may have been counted before this memory began
+                found.append(_alias(trace_id, namer, f"trace:{trace_id}", []))
+    for trace_id in here:
+        if traces.of(trace_id).may_tell():
+            found += _claimed(traces, trace_id)
+    return found
+
+
+def _namer_of(view: View, received_ns: int) -> Namer | None:
+    node, span = view.node, view.span
+    session = node.session or node.made_up
+    if not (session or node.user or node.team):
+        return None
+    holds = view.role not in ("llm", "tool")
+    return Namer(node.span_id, *stretch(span, received_ns), session, node.user, node.team, holds)
+
+
+def _claimed(traces: Traces, trace_id: str) -> list[Alias]:
     """What is known by now of the calls of a trace that wait to hear whose they are."""
     trace = traces.of(trace_id)
     claimed: defaultdict[tuple[str, str], list[Open]] = defaultdict(list)
@@ -55,12 +89,6 @@ def claims(traces: Traces, trace_id: str) -> list[Alias]:
             rest.append(call)
     trace.open = rest
     return [_alias(trace_id, namers[by], session, calls) for (by, session), calls in claimed.items()]
-
-
-def told(trace_id: str, namer: Namer) -> Alias:
-    """What a span says of its trace where none of its calls was ever seen here: they may have been counted before this memory
-    began."""
-    return _alias(trace_id, namer, f"trace:{trace_id}", [])
 
 
 def _namer(traces: Traces, trace: Trace, trace_id: str, call: Open) -> Namer | None:

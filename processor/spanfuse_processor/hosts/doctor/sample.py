@@ -11,8 +11,8 @@ from spanfuse.messages import FINGERPRINT_ATTRIBUTE
 from spanfuse_processor.hosts.doctor.sampling import share_sampled
 from spanfuse_processor.hosts.inspect import AGAIN
 from spanfuse_processor.otlp.content import stated_prints
-from spanfuse_processor.otlp.normalise import MAX_AHEAD_NS
 from spanfuse_processor.otlp.span import Span
+from spanfuse_processor.otlp.times import MAX_AHEAD_NS
 from spanfuse_processor.otlp.verdict import Verdict
 from spanfuse_schemas import Call
 
