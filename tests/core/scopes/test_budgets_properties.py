@@ -140,7 +140,7 @@ def calls_of(rnd: random.Random) -> list[Call]:
     """Calls of two users and three sessions, around a full hour, nearly in order."""
     found = []
     for i in range(rnd.randint(1, 30)):
-        end = START_NS + (i * 240 + rnd.randrange(300)) * SECOND
+        end = START_NS + (i * 150 + rnd.randrange(300)) * SECOND
         found.append(
             Call(
                 trace_id=f"{rnd.randint(1, 2):032x}", span_id=f"{i + 1:016x}", start_ns=end - SECOND, end_ns=end,
