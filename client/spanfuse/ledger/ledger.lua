@@ -7,7 +7,7 @@
 --      3 due    sorted set, ms: when a hold expires, a call, order (by its field) or account (a<account>) is forgotten
 -- ARGV 1 operation, 2 now in ms, empty: the server's clock; the others by operation
 --
--- Amounts are decimal texts, added and compared in two parts: a number of Lua is exact to 2^53 only, which is nine million
+-- Amounts are decimal texts, and large ones are added in two parts: a number of Lua is exact to 2^53 only, which is nine million
 -- dollars. What is written is written at once: each command costs, here, in the append-only file and in the replicas.
 
 local books, names, due = KEYS[1], KEYS[2], KEYS[3]
@@ -23,14 +23,16 @@ local SETTLED_MS, ENDED_MS, ORDER_MS, SWEPT = 3600000, 86400000, 7776000000, 100
 local function high(text) return #text > 9 and tonumber(string.sub(text, 1, -10)) or 0 end
 local function low(text) return tonumber(string.sub(text, -9)) end
 
-local function text_of(hi, lo)
+-- a + sign * b, at least 0
+local function sum(a, sign, b)
+  if #a < 16 and #b < 16 then return string.format('%d', math.max(a + sign * b, 0)) end
+  local hi, lo = high(a) + sign * high(b), low(a) + sign * low(b)
   hi, lo = hi + math.floor(lo / 1e9), lo % 1e9
-  if hi > 0 then return string.format('%.0f%09.0f', hi, lo) end
-  return hi < 0 and '0' or string.format('%.0f', lo)
+  if hi > 0 then return string.format('%d%09d', hi, lo) end
+  return hi < 0 and '0' or string.format('%d', lo)
 end
 
-local function plus(a, b) return text_of(high(a) + high(b), low(a) + low(b)) end
-local function minus(a, b) return text_of(high(a) - high(b), low(a) - low(b)) end
+local function exceeds(a, b) return #a > #b or (#a == #b and a > b) end
 
 local function call_of(member)
   local packed = redis.call('HGET', books, member)
@@ -48,10 +50,10 @@ local function close(member, call, state, for_ms, taken, charged)
   for i = 2, #call, 3 do
     local n, w = (i - 2) / 3 * 2, #written
     if taken then
-      written[w + 1], written[w + 2], w = fields[n + 1], minus(found[n + 1] or '0', call[i + 2]), w + 2
+      written[w + 1], written[w + 2], w = fields[n + 1], sum(found[n + 1] or '0', -1, call[i + 2]), w + 2
     end
     if charged then
-      written[w + 1], written[w + 2] = fields[n + 2], plus(found[n + 2] or '0', charged[call[i + 1]])
+      written[w + 1], written[w + 2] = fields[n + 2], sum(found[n + 2] or '0', 1, charged[call[i + 1]])
     end
   end
   if charged then call = {} end -- all that is asked of it is that it was settled
@@ -137,14 +139,13 @@ local function touch(claim, day)
 end
 
 local function limit_of(claim, orders)
-  if not orders then return high(claim.limit), low(claim.limit) end
-  local set, more = string.match(orders, '^(%S+)(.*)$')
-  if set == '-' then set = claim.limit end
-  local hi, lo = high(set), low(set)
+  if not orders then return claim.limit end
+  local limit, more = string.match(orders, '^(%S+)(.*)$')
+  if limit == '-' then limit = claim.limit end
   for till, amount in string.gmatch(more, '(%d+):(%d+)') do
-    if till == '0' or tonumber(till) > now then hi, lo = hi + high(amount), lo + low(amount) end
+    if till == '0' or tonumber(till) > now then limit = sum(limit, 1, amount) end
   end
-  return hi, lo
+  return limit
 end
 
 if operation == 'settle' then
@@ -157,12 +158,12 @@ if operation == 'settle' then
   return charge('c' .. ARGV[3], call)
 end
 
--- ARGV 3 version of the definitions, 4 call id, 5 ms until the hold expires, then in turn: amount, claim
+-- ARGV 3 version of the definitions, 4 call id, 5 ms until the hold expires, 6 nano-dollars, 7 tokens, 8 steps; then the claims
 if operation == 'reserve' then
   local member, claims = 'c' .. ARGV[4], {}
   local fields = {'version', member}
-  for i = 6, #ARGV, 2 do
-    local claim, f = claim_of(ARGV[i + 1]), #fields
+  for i = 9, #ARGV do
+    local claim, f = claim_of(ARGV[i]), #fields
     local account = claim.account
     claims[#claims + 1] = claim
     fields[f + 1], fields[f + 2] = 'l' .. claim.share, 's' .. account
@@ -181,14 +182,12 @@ if operation == 'reserve' then
   local call, written, rooms, full, exceeded = {'held'}, {member, ''}, {}, false, false
   for n, claim in ipairs(claims) do
     if not covers(claim) then return 'period ' .. now end
-    local amount, spent, held = ARGV[4 + 2 * n], found[4 * n] or '0', found[4 * n + 1] or '0'
-    local hi, lo = limit_of(claim, found[4 * n - 1])
-    local room = hi - high(spent) - high(held) - high(amount)
-    room = room * 1e9 + lo - low(spent) - low(held) - low(amount) -- its sign is exact
-    if room < 0 then full, exceeded = full or claim.enforced, true end
-    rooms[n] = spent .. ' ' .. held .. ' ' .. text_of(hi, lo)
+    local amount, spent, held = ARGV[5 + claim.unit], found[4 * n] or '0', found[4 * n + 1] or '0'
+    local limit, holds = limit_of(claim, found[4 * n - 1]), sum(held, 1, amount)
+    if exceeds(sum(spent, 1, holds), limit) then full, exceeded = full or claim.enforced, true end
+    rooms[n] = spent .. ' ' .. held .. ' ' .. limit
     call[3 * n - 1], call[3 * n], call[3 * n + 1] = claim.account, claim.unit, amount
-    written[2 * n + 1], written[2 * n + 2] = fields[4 * n + 1], plus(held, amount)
+    written[2 * n + 1], written[2 * n + 2] = fields[4 * n + 1], holds
   end
   if full then return sweep() > 0 and 'again' or 'refused ' .. table.concat(rooms, ' ') end
   written[2] = cmsgpack.pack(call)

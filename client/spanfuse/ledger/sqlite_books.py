@@ -62,7 +62,9 @@ class Books:
     def __init__(self, connection: sqlite3.Connection, now_ms: int) -> None:
         self._sql, self._now = connection.execute, now_ms
 
-    def reserve(self, version: str, call_id: str, hold_ms: str, *claimed: str) -> str:
+    def reserve(
+        self, version: str, call_id: str, hold_ms: str, usd: str, tokens: str, steps: str, *claimed: str
+    ) -> str:
         member = "c" + call_id
         known = self._call(member)
         if known and known[0] == "held" and self._due_ms(member) <= self._now:
@@ -70,7 +72,8 @@ class Books:
             self._keep(member, known, "expired", ENDED_MS)
         elif known and known[0] in ("held", "settled"):
             return f"known {known[0]}"
-        claims = [(int(amount), asked(text)) for amount, text in zip(claimed[::2], claimed[1::2], strict=True)]
+        amounts = (int(usd), int(tokens), int(steps))
+        claims = [(amounts[claim.unit - 1], claim) for claim in map(asked, claimed)]
         if not all(claim.covers(self._now) for _, claim in claims):
             return f"period {self._now}"
         if self._value("version") != version:

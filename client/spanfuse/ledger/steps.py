@@ -82,8 +82,8 @@ class Steps:
                 if self.book is book:
                     return Hold(call_id, amounts)
                 continue
-            asked = [text for c in claims for text in (str(amounts[c.unit]), _text(c, enforce))]
-            answer = yield ("reserve", book.version, call_id, str(int(hold_s * 1000)), *asked)
+            asked = [c.text for c in claims] if enforce is None else [_text(c, enforce) for c in claims]
+            answer = yield ("reserve", book.version, call_id, str(int(hold_s * 1000)), *map(str, amounts), *asked)
             word, _, said = answer.partition(" ")
             if word == "held":
                 return Hold(call_id, amounts, claims, "held", said)
@@ -170,10 +170,8 @@ def _id(text: str) -> str:
     return text
 
 
-def _text(claim: Claim, enforce: bool | None) -> str:
-    """A claim, to be enforced or only counted."""
-    if enforce is None:
-        return claim.text
+def _text(claim: Claim, enforce: bool) -> str:
+    """A claim, to be enforced or only counted, whatever the definitions say."""
     unit, limit, _, rest = claim.text.split(" ", 3)
     return f"{unit} {limit} {enforce and claim.budget.mode == 'block':d} {rest}"
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from spanfuse.ledger import Amounts, Ledger, RedisLedger, Refused, SqliteLedger, UnknownCall
+from spanfuse.ledger import Account, Amounts, Ledger, RedisLedger, Refused, SqliteLedger, UnknownCall
 from spanfuse.testing import FakeClock
 from spanfuse_schemas.budget import BudgetOrder
 from tests.services.redis_server import RedisService
@@ -218,3 +218,32 @@ def _no_leftovers(url: str) -> Iterator[None]:
         yield
         for key in client.scan_iter("spanfuse:{s-*"):
             client.unlink(key)
+
+
+EDGES = [10**n + d for n in (9, 15, 16) for d in (-1, 0, 1)]
+LARGE = st.one_of(st.integers(0, 10**18), st.integers(0, 10**15), st.sampled_from(EDGES))
+
+
+@given(spent=LARGE, room=st.integers(-2, 10**15), asked=st.integers(1, 10**15), taken=st.integers(0, 10**15))
+@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+def test_amounts_of_every_size_are_added_and_compared_exactly(
+    ledger: Ledger, spent: int, room: int, asked: int, taken: int
+) -> None:
+    """In Redis, too, whose scripts count with doubles."""
+    if ledger.book is None:
+        defined(ledger, strict())
+    limit, name = max(1, min(spent + room, 10**18)), f"u{next(_tenants)}"
+    scope, account = f"user:{name}", f"user:{name}|user"
+    order = BudgetOrder(id=name, scope=scope, budget="user", action="set", amount=limit, at_ns=0)
+    ledger.order(order)
+    ledger.rebuild([Account(account, scope, "user", "usd", spent)])
+    try:
+        ledger.reserve(name, {"user": name}, Amounts(asked))
+        assert spent + asked <= limit
+        (found,) = ledger.accounts(scope)
+        assert (found.spent, found.held, found.limit) == (spent, asked, limit)
+        ledger.settle(name, Amounts(taken))
+        (found,) = ledger.accounts(scope)
+        assert (found.spent, found.held) == (spent + taken, 0)
+    except Refused:
+        assert spent + asked > limit
