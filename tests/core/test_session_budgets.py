@@ -9,7 +9,7 @@ import pytest
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.session import SessionState
-from spanfuse_schemas import Budget, BudgetOrder, Call, CallBatch, Decision, Tokens
+from spanfuse_schemas import Alias, Budget, BudgetOrder, Call, CallBatch, Decision, Tokens
 from tests.support.agents import SECOND, START_NS, prompt, tool
 from tests.support.purse import HOUR, USD, budget, under
 
@@ -179,3 +179,32 @@ def test_a_session_without_a_budget_has_no_accounts() -> None:
     session = Session(budget("session/vip", match="vip-*", limit_usd=1))
     session.call(9)
     assert session.state.budgets is None
+
+
+def test_what_was_spent_under_a_trace_counts_to_its_session_once_that_is_known() -> None:
+    """Each half fits; together they are the limit, and the block stands at once."""
+    pipeline, found = Pipeline(under(budget("session/all", limit_usd=1))), dict[str, SessionState]()
+    trace, into = "a" * 32, "run"
+    made = [
+        prompt(f"Ask {i}.", at=i, lasts=0, cost=USD * 3 // 10, session=session, trace_id=trace)
+        for i, session in enumerate((f"trace:{trace}", f"trace:{trace}", into, into))
+    ]
+    alias = Alias(
+        id="0001", trace_id=trace, session=f"trace:{trace}", into=into, from_ns=START_NS, to_ns=START_NS + 9 * SECOND
+    )
+    out = [
+        pipeline.process(batch, lambda key: found.setdefault(key, SessionState(key)), source="p", offset=offset)
+        for offset, batch in enumerate((CallBatch(calls=tuple(made)), CallBatch(aliases=(alias,))))
+    ]
+    assert [[d.key for d in o.decisions] for o in out] == [[], ["session:run"]]
+    (row,) = pipeline.accounts(found[into], START_NS)
+    assert row["spent"] == USD * 12 // 10
+
+
+def test_a_day_that_is_spent_up_stands_in_the_place_of_its_hour() -> None:
+    session = Session(
+        budget("session/hourly", limit_usd=1, period="hourly"), budget("session/daily", limit_usd=2, period="daily")
+    )
+    assert [d.rule for d in session.call(1.5, at=1).decisions] == ["budget.session/hourly"]
+    assert [d.rule for d in session.call(1, at=2).decisions] == ["budget.session/daily"]
+    assert session.call(0.1, at=FULL_HOUR).decisions == []

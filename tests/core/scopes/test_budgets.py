@@ -246,6 +246,15 @@ def test_a_budget_that_holds_longer_than_the_breaker_stands_in_its_place_and_the
     assert [d.state for d in purse.spend(0.1, at=end + 1).decisions] == ["closed"]
 
 
+def test_what_is_told_again_has_the_mode_of_the_deployment_as_it_is_then() -> None:
+    purse = agent_with_both(1, 300)
+    trip(purse, at=0)
+    purse.spend(1.5, at=5)
+    purse.stage.policy = purse.stage.policy.model_copy(update={"mode": "observe"})
+    (told,) = purse.tick(HOUR - (START_NS // SECOND) % HOUR).decisions
+    assert (told.rule, told.mode) == ("agent.breaker", "observe")
+
+
 def test_a_breaker_that_holds_longer_stands_and_its_probe_does_not_unlock_the_budget() -> None:
     purse = agent_with_both(1, 50_000)
     assert [d.rule for d in purse.spend(1.5).decisions] == ["budget.agent/hourly"]
