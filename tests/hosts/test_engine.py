@@ -50,10 +50,10 @@ class Host:
         return asyncio.run(self.engine.ingest(data, "json", at_ns))
 
     def blocked(self) -> list[str]:
-        return [d.key for d in self.engine.board.decisions() if d.action == "block"]
+        return [d.key for d in self.engine.work.board.decisions() if d.action == "block"]
 
     def counts(self) -> dict[str, Any]:
-        return {name: value for name, value in self.engine.counters.as_dict().items() if value}
+        return {name: value for name, value in self.engine.work.counters.as_dict().items() if value}
 
 
 @pytest.fixture
@@ -94,20 +94,20 @@ def test_a_healthy_agent_is_left_alone(host: Host) -> None:
 
 def test_the_same_requests_again_change_nothing_but_the_count_of_duplicates(host: Host) -> None:
     host.send(*repeater(3))
-    before, state = host.engine.describe("s"), host.store.load("s")
+    before, state = host.engine.views.describe("s"), host.store.load("s")
     listener = host.hub.listen()
     host.send(*repeater(3))
-    assert (host.engine.describe("s"), host.store.load("s"), told(listener)) == (before, state, [])
+    assert (host.engine.views.describe("s"), host.store.load("s"), told(listener)) == (before, state, [])
     assert host.counts()["duplicates"] == 3
 
 
 def test_after_kill_minus_nine_blocks_money_and_counts_are_there_and_nothing_counts_twice(host: Host) -> None:
     host.send(*repeater(3))
-    before, counts = host.engine.describe("s"), host.counts()
+    before, counts = host.engine.views.describe("s"), host.counts()
     host.restart()
-    assert (host.blocked(), host.engine.describe("s"), host.counts()) == (["session:s"], before, counts)
+    assert (host.blocked(), host.engine.views.describe("s"), host.counts()) == (["session:s"], before, counts)
     host.send(*repeater(3))
-    assert host.engine.describe("s") == before
+    assert host.engine.views.describe("s") == before
 
 
 def test_a_request_that_cannot_be_decoded_is_kept_and_the_next_is_taken(host: Host) -> None:
@@ -130,18 +130,18 @@ def test_spans_without_ids_are_told_to_their_sender(host: Host) -> None:
 
 def test_an_error_that_nobody_foresaw_costs_one_request(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.send(*repeater(2))
-    before = host.engine.describe("s")
-    process = host.engine._pipeline.process
+    before = host.engine.views.describe("s")
+    process = host.engine.work.pipeline.process
 
     def broken(batch: Any, load: Any, **rest: Any) -> Any:
         process(batch, load, **rest)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(host.engine._pipeline, "process", broken)
+    monkeypatch.setattr(host.engine.work.pipeline, "process", broken)
     with pytest.raises(DecodeError, match="cannot be applied: ZeroDivisionError"):
         host.send(repeater(3)[2])
     monkeypatch.undo()
-    assert (host.engine.describe("s"), host.blocked()) == (before, [])
+    assert (host.engine.views.describe("s"), host.blocked()) == (before, [])
     host.send(repeater(3)[2])
     assert host.blocked() == ["session:s"]
 
@@ -159,7 +159,7 @@ def test_a_session_that_cannot_be_stored_costs_its_own_calls_only(host: Host, mo
     spans = [chat_span(n, [("user", f"q{n}")], session=s) for n, s in enumerate(("bad", "good", "bad", "fine"), 2)]
     assert host.send(request(*spans)) == [ExportResult()]
     for name in ("good", "fine", "bad"):
-        described = host.engine.describe(name)
+        described = host.engine.views.describe(name)
         assert described is not None
         assert described["calls"] == 1
     assert (host.counts()["requests"], host.counts()["calls"], host.counts()["unapplied_calls"]) == (2, 3, 2)
@@ -174,16 +174,16 @@ def test_totals_beyond_64_bits_stay_at_their_bound(host: Host) -> None:
 def test_a_breaker_whose_cooldown_is_over_is_shown_as_half_open_and_told_as_it_was_decided(host: Host) -> None:
     """Guards know from its expiry; an operator is not to take it for one that refuses every call."""
     host.send(*repeater(3))
-    (decision,) = host.engine.board.decisions()
+    (decision,) = host.engine.work.board.decisions()
     expires = decision.expires_at_ns
     assert expires is not None
     for now, state in ((expires - 1, "open"), (expires, "half_open")):
-        assert [d.state for d in host.engine.board.shown(now)] == [state]
-        assert host.engine.board.breakers(now) == {state: 1}
-        described = host.engine.describe("s", now)
+        assert [d.state for d in host.engine.work.board.shown(now)] == [state]
+        assert host.engine.work.board.breakers(now) == {state: 1}
+        described = host.engine.views.describe("s", now)
         assert described is not None
         assert described["decision"]["state"] == state
-    present, _ = host.engine.board.follow()
+    present, _ = host.engine.work.board.follow()
     assert [b'"state":"open"' in told for told in present] == [True, False]
 
 
@@ -191,7 +191,7 @@ def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.send(*repeater(2))
-    before, listener = host.engine.describe("s"), host.hub.listen()
+    before, listener = host.engine.views.describe("s"), host.hub.listen()
 
     def full(changes: Changes) -> None:
         raise UnavailableError("storage x: database or disk is full")
@@ -200,8 +200,8 @@ def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened
     with pytest.raises(UnavailableError):
         host.send(repeater(3)[2])
     with pytest.raises(UnavailableError):
-        host.engine.reset("session:s", "", START_NS)
-    assert (host.engine.describe("s"), host.blocked(), told(listener)) == (before, [], [])
+        host.engine.operator.reset("session:s", "", START_NS)
+    assert (host.engine.views.describe("s"), host.blocked(), told(listener)) == (before, [], [])
     monkeypatch.undo()
     host.send(repeater(3)[2])
     assert host.blocked() == ["session:s"]
@@ -255,25 +255,25 @@ def test_a_request_without_calls_is_taken(host: Host) -> None:
 def test_a_reset_closes_the_breaker_forgets_what_was_counted_and_is_stored(host: Host) -> None:
     host.send(*repeater(3))
     listener = host.hub.listen()
-    decision = host.engine.reset("session:s", "alice", START_NS)
+    decision = host.engine.operator.reset("session:s", "alice", START_NS)
     assert decision is not None
     assert (decision.key, decision.state, decision.epoch) == ("session:s", "closed", 2)
     assert [(name, d["epoch"]) for name, d in told(listener)] == [("decision", 2)]
     host.restart()
-    described = host.engine.describe("s")
+    described = host.engine.views.describe("s")
     assert described is not None
     assert (host.blocked(), described["calls"], described["cost_nano_usd"], described["epoch"]) == ([], 0, 0, 2)
-    assert host.engine.reset("session:unknown", "", START_NS) is None
+    assert host.engine.operator.reset("session:unknown", "", START_NS) is None
 
 
 def test_idle_sessions_end_and_their_block_with_them(host: Host) -> None:
     host.send(*repeater(3), at_ns=START_NS)
     host.send(*healthy(1), at_ns=START_NS + DAY_NS)
     listener = host.hub.listen()
-    assert host.engine.expire(START_NS + DAY_NS) == 0
-    assert host.engine.expire(START_NS + DAY_NS + 1) == 1
+    assert host.engine.upkeep.expire(START_NS + DAY_NS) == 0
+    assert host.engine.upkeep.expire(START_NS + DAY_NS + 1) == 1
     assert [(d["key"], d["state"], d["epoch"]) for _, d in told(listener)] == [("session:s", "closed", 2)]
-    assert (host.engine.describe("s"), host.blocked(), host.store.sessions()) == (None, [], 1)
+    assert (host.engine.views.describe("s"), host.blocked(), host.store.sessions()) == (None, [], 1)
     host.restart()
     assert host.blocked() == []
 
@@ -281,9 +281,9 @@ def test_idle_sessions_end_and_their_block_with_them(host: Host) -> None:
 def test_a_session_that_comes_back_after_its_end_has_a_higher_epoch(host: Host) -> None:
     """A Guard that knew the session obeys none but a higher one."""
     host.send(*repeater(3), at_ns=START_NS)
-    host.engine.expire(START_NS + 2 * DAY_NS)
+    host.engine.upkeep.expire(START_NS + 2 * DAY_NS)
     host.send(*repeater(3), at_ns=START_NS + 3 * DAY_NS)
-    assert [d.epoch for d in host.engine.board.decisions()] == [3]
+    assert [d.epoch for d in host.engine.work.board.decisions()] == [3]
 
 
 @pytest.mark.parametrize(("before", "after"), [("observe", "enforce"), ("enforce", "observe")])
@@ -292,18 +292,18 @@ def test_open_decisions_follow_the_mode_of_the_present_run(tmp_path: Path, befor
     host.send(*repeater(3))
     host.restart(mode=after)
     host.restart(mode=after)
-    assert [(d.mode, d.action, d.epoch) for d in host.engine.board.decisions()] == [(after, "block", 2)]
-    described = host.engine.describe("s")
+    assert [(d.mode, d.action, d.epoch) for d in host.engine.work.board.decisions()] == [(after, "block", 2)]
+    described = host.engine.views.describe("s")
     assert described is not None
     assert described["decision"].get("mode", "observe") == after
     host.store.close()
 
 
 def test_only_some_sessions_are_in_memory_and_all_are_known(host: Host) -> None:
-    host.engine.sessions = LiveSessions(host.store, host.engine.counters, max_live=3)
+    host.engine.work.sessions = LiveSessions(host.store, host.engine.work.counters, max_live=3)
     for name in "abcdefgh":
         host.send(*repeater(2, name))
-    assert len(host.engine.sessions) == 3
+    assert len(host.engine.work.sessions) == 3
     host.send(repeater(3, "a")[2])
     assert host.blocked() == ["session:a"]
     assert host.store.sessions() == 8
@@ -314,7 +314,7 @@ def test_a_stored_session_of_another_version_starts_afresh_under_what_stands_aga
     host.store._db.execute("UPDATE sessions SET state = x'00'")
     host.restart()
     host.send(*repeater(3))
-    described = host.engine.describe("s")
+    described = host.engine.views.describe("s")
     assert described is not None
     assert (described["calls"], described["epoch"], host.blocked()) == (3, 1, ["session:s"])
     assert host.counts()["unreadable_sessions"] >= 1
@@ -329,14 +329,14 @@ def of_an_earlier_build(state: bytes) -> bytes:
 def test_a_block_over_a_state_of_an_earlier_build_is_closed_by_a_good_probe(host: Host) -> None:
     """And by a bad one it stays, for twice as long."""
     host.send(*repeater(3))
-    (before,) = host.engine.board.decisions()
+    (before,) = host.engine.work.board.decisions()
     state = host.store.load("s") or b""
     host.store._db.execute("UPDATE sessions SET state = ?", (of_an_earlier_build(state),))
     host.restart()
     late_s = ((before.expires_at_ns or 0) - START_NS) // 10**9 + 1
     probe = chat_span(8, [("user", "What is the weather in Tokyo?")], at=late_s)
     host.send(request(probe), at_ns=START_NS + (late_s + 1) * 10**9)
-    (again,) = host.engine.board.decisions()
+    (again,) = host.engine.work.board.decisions()
     assert (again.epoch, again.rule) == (before.epoch + 1, before.rule)
     assert (again.expires_at_ns or 0) - again.issued_at_ns > 1.9 * ((before.expires_at_ns or 0) - before.issued_at_ns)
     probe = chat_span(9, [("user", "Something else altogether.")], at=late_s * 4)
@@ -349,5 +349,5 @@ def test_everything_that_is_counted_is_explained(host: Host) -> None:
     host.send(*repeater(3), *repeater(1))
     with pytest.raises(DecodeError):
         host.bytes(b"x")
-    names = {name.partition("/")[0] for name in host.engine.counters._values}
+    names = {name.partition("/")[0] for name in host.engine.work.counters._values}
     assert names <= {*COUNTERS, *FAMILIES}

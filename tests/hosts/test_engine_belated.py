@@ -39,8 +39,8 @@ class Host:
 
     def charged(self) -> tuple[int, int]:
         """Calls of the session, and of the user."""
-        session = self.engine.sessions.known("s")
-        (account,) = self.engine.accounts("user:u", NOW_NS)
+        session = self.engine.work.sessions.known("s")
+        (account,) = self.engine.views.accounts("user:u", NOW_NS)
         return session.calls if session is not None else 0, account["spent"]
 
 
@@ -83,7 +83,7 @@ def test_content_that_was_logged_outlives_it_too(host: Host, monkeypatch: pytest
             with pytest.raises(UnavailableError):
                 host.send(said, "logs")
         host.send(said, "logs")
-    assert [d.rule for d in host.engine.board.decisions() if d.action == "block"] == ["repeat.prompt"]
+    assert [d.rule for d in host.engine.work.board.decisions() if d.action == "block"] == ["repeat.prompt"]
     assert host.charged()[0] == 3
 
 
@@ -119,7 +119,7 @@ def test_calls_that_cannot_be_applied_do_not_take_what_a_parent_says_with_them(
     monkeypatch.setattr(Pipeline, "process", fragile)
     host.send(json_bytes(agent(), chat(id=12, trace="1" * 32, attributes={"session.id": "bad"})))
     assert host.charged() == (1, 1)
-    assert host.engine.counters["unapplied_calls"] == 1
+    assert host.engine.work.counters["unapplied_calls"] == 1
 
 
 @pytest.mark.parametrize("end_ns", [1, NOW_NS - 2 * DAY_NS, NOW_NS + 2 * DAY_NS, 2**63 - 1, 2**64 - 1])
@@ -132,4 +132,4 @@ def test_the_wrong_clock_of_a_parent_moves_neither_its_user_s_day_nor_what_was_s
     host.send(json_bytes(wrong))
     host.send(json_bytes(*(chat(id=20 + n, parent=1, at=3 + n) for n in range(3))))
     assert host.charged() == (5, 5)
-    assert "user:u" in [d.key for d in host.engine.board.decisions() if d.action == "block"]
+    assert "user:u" in [d.key for d in host.engine.work.board.decisions() if d.action == "block"]

@@ -54,13 +54,13 @@ class Host:
         self.count += 1
         made = {"id": str(self.count), "at_ns": START_NS + 100 * SECOND, **fields}
         found = BudgetOrder(**{"scope": scope, "budget": budget, "action": action, "amount": amount, **made})
-        return self.engine.order(found).done
+        return self.engine.operator.order(found).done
 
     def blocked(self) -> list[str]:
-        return sorted(d.key for d in self.engine.board.decisions() if d.action == "block")
+        return sorted(d.key for d in self.engine.work.board.decisions() if d.action == "block")
 
     def spent(self, scope: str) -> list[tuple[str, int, str]]:
-        return [(r["budget"], r["spent"], r["status"]) for r in self.engine.accounts(scope, START_NS)]
+        return [(r["budget"], r["spent"], r["status"]) for r in self.engine.views.accounts(scope, START_NS)]
 
 
 @pytest.fixture
@@ -85,11 +85,11 @@ def test_what_was_spent_and_what_is_blocked_outlive_a_crash(host: Host) -> None:
 
 def test_a_new_day_releases_with_the_next_tick(host: Host) -> None:
     host.call(times=3)
-    host.engine.tick(START_NS + (MIDNIGHT - 1) * SECOND)
+    host.engine.upkeep.tick(START_NS + (MIDNIGHT - 1) * SECOND)
     assert host.blocked() == ["user:u"]
-    host.engine.tick(START_NS + MIDNIGHT * SECOND)
+    host.engine.upkeep.tick(START_NS + MIDNIGHT * SECOND)
     assert host.blocked() == []
-    state = host.engine.scopes.known("user:u")
+    state = host.engine.work.scopes.known("user:u")
     assert state is not None
     assert state.standing is None
 
@@ -106,20 +106,20 @@ def test_orders_are_carried_out_at_once_and_stored(host: Host) -> None:
     assert host.order("user:u", "user/daily", "extend", 2)
     assert host.blocked() == []
     assert not host.order("user:u", "team", "extend", 2)
-    assert (host.engine.counters["budget_orders"], host.engine.counters["refused_orders"]) == (1, 1)
+    assert (host.engine.work.counters["budget_orders"], host.engine.work.counters["refused_orders"]) == (1, 1)
     assert host.order("team:t", "team", "set", 1)
     host.restart()
     assert host.blocked() == ["team:t"]
-    assert host.engine.accounts("user:u", START_NS)[0]["limit"] == 5
-    assert host.engine.scopes.known("user:never-seen") is None
+    assert host.engine.views.accounts("user:u", START_NS)[0]["limit"] == 5
+    assert host.engine.work.scopes.known("user:never-seen") is None
 
 
 def test_an_extension_that_ends_blocks_with_the_next_tick(host: Host) -> None:
     host.call(times=3)
     assert host.order("user:u", "user/daily", "extend", 2, expires_at_ns=START_NS + 200 * SECOND)
-    host.engine.tick(START_NS + 199 * SECOND)
+    host.engine.upkeep.tick(START_NS + 199 * SECOND)
     assert host.blocked() == []
-    host.engine.tick(START_NS + 200 * SECOND)
+    host.engine.upkeep.tick(START_NS + 200 * SECOND)
     assert host.blocked() == ["user:u"]
 
 
@@ -132,7 +132,7 @@ def test_a_limit_that_was_raised_or_removed_in_the_configuration_holds_nobody_ba
 
 def test_a_reset_of_the_key_is_not_undone_by_the_next_call(host: Host) -> None:
     host.call(times=3)
-    decision = host.engine.reset("user:u", "ops", START_NS + 10 * SECOND)
+    decision = host.engine.operator.reset("user:u", "ops", START_NS + 10 * SECOND)
     assert decision is not None
     assert decision.message == "Reset by ops. Begun anew: user/daily."
     host.call()
@@ -155,13 +155,13 @@ def test_an_order_that_cannot_be_stored_has_done_nothing(host: Host, monkeypatch
 
 def test_accounts_are_kept_as_long_as_their_period_and_no_longer(host: Host) -> None:
     host.call(times=1)
-    while host.engine.expire(START_NS + 2 * DAY * SECOND):
+    while host.engine.upkeep.expire(START_NS + 2 * DAY * SECOND):
         pass
-    assert host.engine.scopes.known("user:u") is not None
-    while host.engine.expire(START_NS + 5 * DAY * SECOND):
+    assert host.engine.work.scopes.known("user:u") is not None
+    while host.engine.upkeep.expire(START_NS + 5 * DAY * SECOND):
         pass
-    assert host.engine.scopes.known("user:u") is None
-    assert host.engine.scopes.known("team:t") is not None, "a total is kept for a year"
+    assert host.engine.work.scopes.known("user:u") is None
+    assert host.engine.work.scopes.known("team:t") is not None, "a total is kept for a year"
 
 
 def test_a_session_is_extended_and_an_hour_of_it_ends_with_the_tick(tmp_path: Path) -> None:
@@ -169,15 +169,15 @@ def test_a_session_is_extended_and_an_hour_of_it_ends_with_the_tick(tmp_path: Pa
     host.restart(**{"session/hourly": {"limit_steps": 1, "period": "hourly"}, "session/all": {"limit_steps": 2}})
     host.call()
     assert host.blocked() == ["session:s1"]
-    host.engine.tick(START_NS + 3600 * SECOND)
+    host.engine.upkeep.tick(START_NS + 3600 * SECOND)
     assert host.blocked() == []
     assert host.order("session:s1", "session/all", "set", 1)
     assert host.blocked() == ["session:s1"]
     assert host.order("session:s1", "session/all", "extend", 3)
     assert host.blocked() == []
-    assert [r["limit"] for r in host.engine.accounts("session:s1", START_NS)] == [1, 4]
+    assert [r["limit"] for r in host.engine.views.accounts("session:s1", START_NS)] == [1, 4]
     assert not host.order("session:unknown", "session/all", "extend", 3)
-    assert host.engine.sessions.known("unknown") is None
+    assert host.engine.work.sessions.known("unknown") is None
     host.store.close()
 
 

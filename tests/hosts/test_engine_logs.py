@@ -32,7 +32,7 @@ def played(calls: int, order: tuple[SignalName, ...]) -> tuple[dict[str, Any], l
                 await engine.ingest(sent[signal], "json", NOW_NS + (5 * n + 2) * SECOND, signal)
 
     asyncio.run(play())
-    return engine.counters.as_dict(), [d.rule for d in engine.board.decisions() if d.action == "block"]
+    return engine.work.counters.as_dict(), [d.rule for d in engine.work.board.decisions() if d.action == "block"]
 
 
 @pytest.mark.parametrize("order", [("logs", "traces"), ("traces", "logs"), ("traces", "logs", "logs", "traces")])

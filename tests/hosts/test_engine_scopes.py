@@ -48,10 +48,10 @@ class Host:
         asyncio.run(self.engine.ingest(json.dumps(request(*spans)).encode(), "json", at_ns))
 
     def blocked(self) -> list[str]:
-        return [d.key for d in self.engine.board.decisions() if d.action == "block"]
+        return [d.key for d in self.engine.work.board.decisions() if d.action == "block"]
 
     def scope(self, key: str) -> ScopeState:
-        state = self.engine.scopes.known(key)
+        state = self.engine.work.scopes.known(key)
         assert state is not None
         return state
 
@@ -113,19 +113,19 @@ def test_what_the_storage_does_not_take_is_charged_once_it_does(host: Host, monk
 def test_a_reset_of_an_agent_closes_its_breaker_and_is_stored(host: Host) -> None:
     for session in ("a", "b"):
         host.send(*(named(s, "recorded") for s in stuck(session)))
-    decision = host.engine.reset(AGENT, "alice", START_NS)
+    decision = host.engine.operator.reset(AGENT, "alice", START_NS)
     assert decision is not None
     assert (decision.key, decision.state, decision.epoch) == (AGENT, "closed", 2)
     host.restart()
     assert AGENT not in host.blocked()
     assert (host.scope(AGENT).epoch, host.scope(AGENT).calls) == (2, 6)
-    assert host.engine.reset("agent:unknown", "", START_NS) is None
+    assert host.engine.operator.reset("agent:unknown", "", START_NS) is None
 
 
 def test_a_block_of_an_agent_whose_state_cannot_be_read_is_closed_by_a_good_probe(host: Host) -> None:
     for session in ("a", "b"):
         host.send(*(named(s, "recorded") for s in stuck(session)))
-    (block,) = [d for d in host.engine.board.decisions() if d.key == AGENT]
+    (block,) = [d for d in host.engine.work.board.decisions() if d.key == AGENT]
     host.store._db.execute("UPDATE scopes SET state = x'00'")
     host.restart()
     assert AGENT in host.blocked()
@@ -139,13 +139,13 @@ def test_a_block_of_an_agent_whose_state_cannot_be_read_is_closed_by_a_good_prob
 def test_agents_and_models_are_listed_with_what_they_came_to(host: Host) -> None:
     host.send(*(named(s, "recorded") for s in stuck("a")))
     host.send(named(chat_span(9, [("user", "Hello.")], session="c"), "other"))
-    rows = asyncio.run(host.engine.agents())
+    rows = asyncio.run(host.engine.views.agents())
     assert [(r["agent"], r["calls"], r["loops"], r["trips"]) for r in rows] == [
         ("recorded", 3, 1, 1),
         ("other", 1, 0, 0),
     ]
     assert rows[0]["usual"]["sessions"] == 1
-    (model,) = asyncio.run(host.engine.models())
+    (model,) = asyncio.run(host.engine.views.models())
     assert (model["calls"], model["sessions"], model["loops_per_1000_calls"]) == (4, 2, 250.0)
 
 
@@ -159,7 +159,7 @@ def test_a_list_of_agents_is_read_beside_the_loop(host: Host, monkeypatch: pytes
         return restore(data)
 
     monkeypatch.setattr(ScopeState, "restore", watched)
-    assert len(asyncio.run(host.engine.agents())) == len(asyncio.run(host.engine.models())) == 1
+    assert len(asyncio.run(host.engine.views.agents())) == len(asyncio.run(host.engine.views.models())) == 1
     assert threads
     assert threading.get_ident() not in threads
 
@@ -168,22 +168,22 @@ def test_scopes_of_which_nothing_is_heard_are_forgotten_and_their_block_with_the
     for session in ("a", "b"):
         host.send(*(named(s, "recorded") for s in stuck(session)))
     later = START_NS + DAY_NS + 1
-    while host.engine.expire(later):
+    while host.engine.upkeep.expire(later):
         pass
     assert host.blocked() == []
-    assert host.engine.scopes.known(AGENT) is None
-    assert host.engine.scopes.known("global:*") is not None
-    assert host.engine.scopes.load(AGENT).epoch == 2
-    while host.engine.expire(START_NS + (LASTING_S + 1) * 10**9):
+    assert host.engine.work.scopes.known(AGENT) is None
+    assert host.engine.work.scopes.known("global:*") is not None
+    assert host.engine.work.scopes.load(AGENT).epoch == 2
+    while host.engine.upkeep.expire(START_NS + (LASTING_S + 1) * 10**9):
         pass
-    assert host.engine.scopes.known("global:*") is None
+    assert host.engine.work.scopes.known("global:*") is None
 
 
 def test_a_block_of_an_agent_follows_the_mode_of_the_deployment(host: Host) -> None:
     for session in ("a", "b"):
         host.send(*(named(s, "recorded") for s in stuck(session)))
     host.restart(mode="observe")
-    assert {d.key: (d.mode, d.epoch) for d in host.engine.board.decisions()}[AGENT] == ("observe", 2)
+    assert {d.key: (d.mode, d.epoch) for d in host.engine.work.board.decisions()}[AGENT] == ("observe", 2)
     assert host.scope(AGENT).epoch == 2
 
 

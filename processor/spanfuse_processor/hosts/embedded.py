@@ -21,9 +21,10 @@ from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.hosts.collector import spare_the_collector
-from spanfuse_processor.hosts.engine import EXPIRE_AT_ONCE, Engine
+from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.store import Store
+from spanfuse_processor.hosts.upkeep import AT_ONCE
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import ExportResult, Exports
 from spanfuse_processor.otlp.receiver import OtlpReceiver
@@ -132,7 +133,7 @@ class EmbeddedHost:
         if self._api is not None:
             await self._api.stop(API_GRACE_S)
         if self._engine is not None:
-            self._engine.store.close()
+            self._engine.work.store.close()
             self._engine = None
         if self._ledger is not None:
             self._ledger.close()
@@ -144,15 +145,15 @@ class EmbeddedHost:
         return await self._running.ingest(data, encoding, time.time_ns(), "logs")
 
     async def _metrics(self, _: bytes, __: Encoding) -> ExportResult:
-        self._running.counters.add({"dropped_metrics": 1})
+        self._running.work.counters.add({"dropped_metrics": 1})
         return ExportResult()
 
     async def _checkpoint(self) -> None:
-        await asyncio.to_thread(self._running.store.checkpoint)
+        await asyncio.to_thread(self._running.work.store.checkpoint)
 
     async def _expire(self) -> None:
         while True:
-            if self._running.expire(time.time_ns()) < EXPIRE_AT_ONCE:
+            if self._running.upkeep.expire(time.time_ns()) < AT_ONCE:
                 return
             await asyncio.sleep(0)
 
@@ -173,16 +174,16 @@ class EmbeddedHost:
             return
         if was_away:
             await self._define()
-        rows = await engine.budgets(time.time_ns())
+        rows = await engine.views.budgets(time.time_ns())
         known = {row["scope"] for row in rows}
         for at, scope in enumerate([scope for scope in booked if scope not in known][:MAX_COMPARED]):
-            rows += engine.accounts(scope, time.time_ns())
+            rows += engine.views.accounts(scope, time.time_ns())
             if at % 100 == 99:
                 await asyncio.sleep(0)
         link.compare(booked, rows)
 
     async def _tick(self) -> None:
-        self._running.tick(time.time_ns())
+        self._running.upkeep.tick(time.time_ns())
 
     @property
     def _running(self) -> Engine:
@@ -192,71 +193,71 @@ class EmbeddedHost:
 
     def decisions(self) -> list[Decision]:
         """What stands at present; what is open and has expired as half-open."""
-        return self._running.board.shown(time.time_ns())
+        return self._running.work.board.shown(time.time_ns())
 
     def follow(self) -> tuple[Iterable[bytes], Listener]:
         """What stands at present as events, and a listener for what changes from now on."""
-        return self._running.board.follow()
+        return self._running.work.board.follow()
 
     def session(self, session: str) -> dict[str, Any] | None:
         """What is known of a session."""
-        return self._running.describe(session, time.time_ns())
+        return self._running.views.describe(session, time.time_ns())
 
     def detections(self, limit: int) -> list[bytes]:
         """The last detections, newest first, as JSON."""
-        return self._running.store.detections(limit)
+        return self._running.work.store.detections(limit)
 
     def reset(self, key: str, actor: str) -> Decision | None:
         """Close a breaker; none if nothing is known of the key."""
-        return self._running.reset(key, actor, time.time_ns())
+        return self._running.operator.reset(key, actor, time.time_ns())
 
     async def order(self, order: BudgetOrder) -> Ordered:
         """Do what an operator has ordered about a budget, here and in the ledger, which goes first: it can be away."""
         if self._ledger is not None:
             await asyncio.to_thread(self._ledger.order, order)
-        return self._running.order(order)
+        return self._running.operator.order(order)
 
     async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
         """The accounts of one scope, or of all, in the periods that run; with what is held, where the ledger knows."""
         now_ns = time.time_ns()
-        rows = self._running.accounts(scope, now_ns) if scope else await self._running.budgets(now_ns)
+        rows = self._running.views.accounts(scope, now_ns) if scope else await self._running.views.budgets(now_ns)
         return await asyncio.to_thread(self._ledger.with_holds, rows) if self._ledger is not None else rows
 
     def audit(self, limit: int) -> list[bytes]:
         """What became of operators' last orders about budgets, newest first, as JSON."""
-        return self._running.store.audit(limit)
+        return self._running.work.store.audit(limit)
 
     async def rebuild(self) -> int:
         """Set the ledger's books to what the spans tell; how many accounts."""
         if self._ledger is None:
             raise SpanfuseError("extensions.ledger is not set")
-        return await asyncio.to_thread(self._ledger.rebuild, await self._running.budgets(time.time_ns()))
+        return await asyncio.to_thread(self._ledger.rebuild, await self._running.views.budgets(time.time_ns()))
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, with the limits recommended for its sessions."""
-        return await self._running.agents()
+        return await self._running.views.agents()
 
     async def models(self) -> list[dict[str, Any]]:
         """What each model came to."""
-        return await self._running.models()
+        return await self._running.views.models()
 
     def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""
         engine = self._running
-        breakers = engine.board.breakers(time.time_ns())
-        here = {"untold_decisions": engine.board.untold, "dropped_streams": self._hub.dropped}
+        breakers = engine.work.board.breakers(time.time_ns())
+        here = {"untold_decisions": engine.work.board.untold, "dropped_streams": self._hub.dropped}
         return {
             "version": version("spanfuse"),
             "mode": self._config.service.mode,
             "uptime_s": round(time.monotonic() - self._started, 3),
             "ports": {"otlp_http": self.http_port, "otlp_grpc": self.grpc_port, "api": self.api_port},
             "storage": self._config.extensions.storage.path or "memory",
-            "sessions": engine.store.sessions(),
-            "live_sessions": len(engine.sessions),
+            "sessions": engine.work.store.sessions(),
+            "live_sessions": len(engine.work.sessions),
             "open_breakers": breakers["open"],
             "half_open_breakers": breakers["half_open"],
             "streams": len(self._hub),
-            "counts": engine.counters.as_dict() | here,
+            "counts": engine.work.counters.as_dict() | here,
             **({"ledger": self._ledger.comparison.as_dict()} if self._ledger is not None else {}),
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
