@@ -243,3 +243,19 @@ def test_two_calls_within_one_span_are_two_though_the_span_came_between(first: s
     for found in [inner[0], outer, inner[1]] if first == "inner" else [outer, *inner]:
         host.take([found])
     assert host.counted == 2
+
+
+@pytest.mark.parametrize(("measured", "charged"), [(2_000, 2_000), (100, 1_000)])
+def test_what_was_estimated_and_is_measured_by_another_span_costs_no_less_than_measured(
+    measured: int, charged: int
+) -> None:
+    """What it was taken to cost too much is not given back: rules and budgets have gone by it."""
+    host = Host()
+    long = [{"role": "user", "parts": [{"type": "text", "content": "word " * 800}]}]
+    host.take([chat(id=11, parent=10, at=0.1, lasts=0.3, input=long, attributes={**FREE, "session.id": "s"})])
+    estimated = host.charged["global:*"]
+    assert estimated == 1_000 * 150
+    usage = {"gen_ai.usage.input_tokens": measured, "gen_ai.usage.output_tokens": 0, "session.id": "s"}
+    host.take([chat(id=10, lasts=0.5, input=long, attributes=usage)])
+    assert host.charged["global:*"] == charged * 150 == host.states["s"].cost_nano_usd
+    assert (host.calls["global:*"], host.states["s"].calls) == (1, 1)

@@ -112,6 +112,14 @@ class Ledger:
             if cost >= roster.bound or calls in STEPS or not owner:
                 self._grow(call, session, roster, first, not owner, adaptive)
 
+    def more(self, call: Call, session: SessionState) -> None:
+        """Add what a call that was counted has cost more than its estimate."""
+        sums = self._sums.setdefault(
+            (call.agent, call.user, call.team, call.model, call.end_ns // QUARTER_NS), list(_NOTHING)
+        )
+        _add(sums, call, session)
+        sums[1] -= 1
+
     def _trace(self, call: Call, session: SessionState) -> None:
         self._spend(call, session)
         self._trace_members.add((call.trace_id, session.key, call.agent))

@@ -22,7 +22,19 @@ from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
 from spanfuse_processor.core.session import MAX_TOOLS, OTHER, SessionState
 from spanfuse_processor.core.session_budgets import SessionBudgets
 from spanfuse_processor.core.turn import Turn, fold
-from spanfuse_schemas import Alias, BudgetOrder, Call, CallBatch, Charge, Decision, Detection, Moved, Policy, Rules
+from spanfuse_schemas import (
+    Alias,
+    BudgetOrder,
+    Call,
+    CallBatch,
+    Charge,
+    Decision,
+    Detection,
+    Moved,
+    Policy,
+    Rules,
+    Tokens,
+)
 
 Load = Callable[[str], SessionState | None]
 """Gives the live state of a session, a new one included; none if the batch at hand was applied to it before."""
@@ -41,6 +53,8 @@ class Outcome:
     """Calls whose span the session had counted before."""
     late: int = 0
     """Calls that ended before all that the session remembers: duplicates, or too late to tell."""
+    corrected: Call | None = None
+    """What the call at hand has cost more than the estimate of it that was counted."""
     nested: int = 0
     """Calls of which another span had told before."""
     redelivered: int = 0
@@ -216,6 +230,9 @@ class Pipeline:
         counted = out.counted
         if not self._apply(session, call, out):
             return False
+        if out.corrected is not None:
+            ledger.more(out.corrected, session)
+            out.corrected = None
         if call.kind == "llm" and out.counted > counted:
             ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
         if len(out.detections) > told:
@@ -248,7 +265,8 @@ class Pipeline:
             known = session.recent.same(counted, call.repeats)
             if known is not None:
                 out.nested += 1
-                known.repeated = True
+                known.also = counted.span
+                _correct(session, call, known, out)
                 self._complete(session, call, known, out)
                 return True
             session.recent.add(counted)
@@ -301,6 +319,20 @@ class Pipeline:
 
 def _blocks(decision: Decision | None) -> bool:
     return decision is not None and decision.action == "block"
+
+
+def _correct(session: SessionState, call: Call, known: Counted, out: Outcome) -> None:
+    """Where what was counted was estimated and is measured now: what it cost more is added. What it cost less is not taken
+    back, since rules and budgets have gone by it."""
+    if known.estimate is None or call.usage_estimated or not (call.tokens.input or call.tokens.output):
+        return
+    cost, inputs, outputs = known.estimate
+    known.estimate, tokens = None, call.tokens
+    more = Tokens(input=max(0, tokens.input - inputs), output=max(0, tokens.output - outputs))
+    call = call.model_copy(update={"tokens": more, "cost_nano_usd": max(0, call.cost_nano_usd - cost)})
+    session.tokens += more.input + more.output
+    session.cost_nano_usd += call.cost_nano_usd
+    out.corrected = call
 
 
 def _count(session: SessionState, call: Call) -> None:

@@ -20,23 +20,31 @@ _LOW: Final = 2**32 - 1
 _MILLISECOND: Final = 1_000_000
 
 
+Estimate = tuple[int, int, int]
+"""Cost (nano-dollars), input and output tokens."""
+
+
 class Counted:
     """A model call that was counted."""
 
-    __slots__ = ("bare", "end_ns", "failed", "parent", "repeated", "response", "span", "start_ns", "tokens")
+    __slots__ = ("also", "bare", "end_ns", "estimate", "failed", "parent", "response", "span", "start_ns", "tokens")
 
     def __init__(self, call: Call) -> None:
         self.span = _low(call.span_id)
+        self.also = 0
+        """The last other span of it that has come; 0: none has."""
         self.parent = _low(call.parent_span_id)
         self.response = _low(call.response)
         self.start_ns = call.start_ns
         self.end_ns = call.end_ns
         self.tokens = call.tokens.input + call.tokens.output
+        self.estimate: Estimate | None = None
+        """What it was taken to cost, where that was not measured."""
+        if call.usage_estimated:
+            self.estimate = call.cost_nano_usd, call.tokens.input, call.tokens.output
         self.bare = call.content == "structure"
         """Nothing is known of its content so far."""
         self.failed = bool(call.error_type)
-        self.repeated = False
-        """Another span of it has come."""
 
 
 class Recent:
@@ -64,12 +72,12 @@ class Recent:
         """
         span, parent, response, inside = call.span, call.parent, call.response, _low(inner)
         for known in reversed(self._calls):
-            if known.parent == span or known.span == inside:
+            if known.parent == span or (inside and inside in (known.span, known.also)):
                 if call.failed or not known.failed:
                     return known
             elif known.span == parent:
                 # Whatever else lies within a call whose inner span has come is another call.
-                if not known.repeated and (known.failed or not call.failed):
+                if not known.also and (known.failed or not call.failed):
                     return known
             elif known.response == response and known.tokens == call.tokens and _is_twin(known, call):
                 return known
@@ -79,9 +87,10 @@ class Recent:
         """Flat and small."""
         flat: list[Any] = []
         for known in self._calls:
-            flags = known.bare | known.failed << 1 | known.repeated << 2
+            flags = known.bare | known.failed << 1 | known.also << 2
             lasted_ns = known.end_ns - known.start_ns
-            flat += known.span, known.parent, known.response, known.end_ns, lasted_ns, known.tokens, flags
+            tokens = known.tokens if known.estimate is None else known.estimate
+            flat += known.span, known.parent, known.response, known.end_ns, lasted_ns, tokens, flags
         return flat
 
     @classmethod
@@ -90,9 +99,11 @@ class Recent:
         recent = cls()
         for at in range(0, len(data), 7):
             known = Counted.__new__(Counted)
-            known.span, known.parent, known.response, known.end_ns, lasted_ns, known.tokens, flags = data[at : at + 7]
+            known.span, known.parent, known.response, known.end_ns, lasted_ns, tokens, flags = data[at : at + 7]
+            known.estimate = None if isinstance(tokens, int) else tuple(tokens)
+            known.tokens = tokens if isinstance(tokens, int) else tokens[1] + tokens[2]
             known.start_ns = known.end_ns - lasted_ns
-            known.bare, known.failed, known.repeated = bool(flags & 1), bool(flags & 2), bool(flags & 4)
+            known.bare, known.failed, known.also = bool(flags & 1), bool(flags & 2), flags >> 2
             recent._calls.append(known)
         return recent
 
