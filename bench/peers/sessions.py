@@ -17,6 +17,7 @@ from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.recordings import requests
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.dialects import dialect_of
+from spanfuse_processor.otlp.dialects.sources import read_sources
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.otlp.span import STATUS_ERROR, Span
 from spanfuse_schemas import Call as Counted
@@ -82,7 +83,7 @@ def _add(sessions: Sessions, normaliser: Normaliser, spans: list[Span]) -> None:
 
 def _call(counted: Counted, span: Span) -> dict[str, Any]:
     dialect = dialect_of(span)
-    given, reply = dialect.messages(span), dialect.reply(span)
+    given, reply = read_sources(dialect.input, span, "user"), read_sources(dialect.output, span, "assistant")
     return {
         "start_s": counted.start_ns / 1e9,
         "end_s": counted.end_ns / 1e9,

@@ -9,12 +9,15 @@ import httpx
 import pytest
 
 from spanfuse_processor.api.app import create_app
-from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.core.budgets import Ordered
+from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
-from spanfuse_schemas import Decision
+from spanfuse_schemas import BudgetOrder, Decision
 from tests.support.loops import in_loop
 
 OPEN = Decision(key="session:a/b", state="open", action="block", mode="enforce", rule="cycle", issued_at_ns=7, epoch=3)
+ACCOUNT = {"scope": "user:u", "budget": "user/daily", "limit": 5}
+ORDER = {"id": "1", "scope": "user:u", "budget": "user/daily", "action": "set", "amount": 5, "at_ns": 7}
 
 
 class FakeProcessor:
@@ -59,6 +62,26 @@ class FakeProcessor:
     def reset(self, key: str, actor: str) -> Decision | None:
         self._answer("reset", key, actor)
         return OPEN.model_copy(update={"state": "closed", "action": "allow", "epoch": 4}) if key == OPEN.key else None
+
+    async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
+        self._answer("budgets", scope)
+        return [ACCOUNT]
+
+    async def order(self, order: BudgetOrder) -> Ordered:
+        self._answer("order", order)
+        if order.budget == ACCOUNT["budget"]:
+            return Ordered(
+                order, done=order.action == "set", why="" if order.action == "set" else "twice", account=ACCOUNT
+            )
+        return Ordered(order, done=False, why="no such budget")
+
+    def audit(self, limit: int) -> list[bytes]:
+        self._answer("audit", limit)
+        return [b'{"done":true}']
+
+    async def rebuild(self) -> int:
+        self._answer("rebuild")
+        raise SpanfuseError("extensions.ledger is not set")
 
 
 class Api:
@@ -171,3 +194,32 @@ async def test_agents_and_models_are_listed() -> None:
     api = Api()
     assert await api("GET", "/v1/agents") == (200, {"agents": [{"agent": "a", "calls": 3}]})
     assert await api("GET", "/v1/models") == (200, {"models": [{"model": "m", "calls": 3}]})
+
+
+@in_loop
+async def test_accounts_are_those_of_one_scope_or_of_all(api: Api) -> None:
+    assert await api("GET", "/v1/budgets") == (200, {"budgets": [ACCOUNT]})
+    await api("GET", "/v1/budgets?scope=user:u")
+    assert api.host.asked == [("budgets", ""), ("budgets", "user:u")]
+
+
+@in_loop
+async def test_an_order_about_a_budget_is_answered_with_the_account_and_why_it_was_not_done(api: Api) -> None:
+    assert await api("POST", "/v1/budgets/orders", json=ORDER) == (200, {"done": True, "why": "", "account": ACCOUNT})
+    assert api.host.asked == [("order", BudgetOrder.model_validate(ORDER))]
+    again = await api("POST", "/v1/budgets/orders", json=ORDER | {"action": "reset"})
+    assert again == (200, {"done": False, "why": "twice", "account": ACCOUNT})
+    unknown = await api("POST", "/v1/budgets/orders", json=ORDER | {"budget": "x"})
+    assert unknown == (404, {"error": "no such budget"})
+
+
+@in_loop
+async def test_what_became_of_orders_is_listed_up_to_a_limit(api: Api) -> None:
+    assert await api("GET", "/v1/budgets/audit?limit=5") == (200, {"audit": [{"done": True}]})
+    assert api.host.asked == [("audit", 5)]
+
+
+@in_loop
+async def test_what_this_deployment_cannot_do_is_a_409_that_says_why(api: Api) -> None:
+    answer = await api("POST", "/v1/budgets/rebuild", json={})
+    assert answer == (409, {"error": "extensions.ledger is not set"})
