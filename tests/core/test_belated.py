@@ -17,6 +17,7 @@ from spanfuse_schemas import CallBatch, Decision, Detection, Policy
 from spanfuse_schemas.topics import partition_of
 from tests.otlp.fixtures import NOW_NS, SECOND, TRACE, chat, normaliser, span
 from tests.support.agents import policy
+from tests.support.purse import budget, under
 
 EACH_NANO_USD = 100 * 150 + 10 * 600
 """What one call of `chat` costs."""
@@ -259,3 +260,19 @@ def test_what_was_estimated_and_is_measured_by_another_span_costs_no_less_than_m
     host.take([chat(id=10, lasts=0.5, input=long, attributes=usage)])
     assert host.charged["global:*"] == charged * 150 == host.states["s"].cost_nano_usd
     assert (host.calls["global:*"], host.states["s"].calls) == (1, 1)
+
+
+def test_budgets_of_the_session_and_the_trace_are_corrected_too_and_it_is_still_one_call() -> None:
+    rules = under(
+        budget("session/tokens", limit_tokens=10_000),
+        budget("session/steps", limit_steps=9),
+        budget("trace", limit_usd=1),
+    )
+    host = Host(rules=rules)
+    long = [{"role": "user", "parts": [{"type": "text", "content": "word " * 800}]}]
+    host.take([chat(id=11, parent=10, at=0.1, lasts=0.3, input=long, attributes={**FREE, "session.id": "s"})])
+    usage = {"gen_ai.usage.input_tokens": 2_000, "gen_ai.usage.output_tokens": 0, "session.id": "s"}
+    host.take([chat(id=10, lasts=0.5, input=long, attributes=usage)])
+    rows = host.pipeline.accounts(host.states["s"], NOW_NS)
+    assert {row["budget"]: row["spent"] for row in rows} == {"session/tokens": 2_000, "session/steps": 1}
+    assert (host.charged[f"trace:{TRACE}"], host.calls[f"trace:{TRACE}"]) == (2_000 * 150, 1)

@@ -112,13 +112,15 @@ class Ledger:
             if cost >= roster.bound or calls in STEPS or not owner:
                 self._grow(call, session, roster, first, not owner, adaptive)
 
-    def more(self, call: Call, session: SessionState) -> None:
+    def more(self, call: Call) -> None:
         """Add what a call that was counted has cost more than its estimate."""
-        sums = self._sums.setdefault(
-            (call.agent, call.user, call.team, call.model, call.end_ns // QUARTER_NS), list(_NOTHING)
-        )
-        _add(sums, call, session)
-        sums[1] -= 1
+        quarter = call.end_ns // QUARTER_NS
+        who = (call.agent, call.user, call.team, call.model, quarter)
+        owed = [self._sums.setdefault(who, list(_NOTHING))]
+        if self._all_traces:
+            owed.append(self._traces.setdefault((call.trace_id, quarter), list(_NOTHING)))
+        for sums in owed:
+            _owe(sums, call.cost_nano_usd, 0, call.tokens.input, call.tokens.output, call.end_ns, call.start_ns)
 
     def _trace(self, call: Call, session: SessionState) -> None:
         self._spend(call, session)
@@ -186,11 +188,10 @@ class Ledger:
         for kind, name in (("user", alias.user), ("team", alias.team)):
             if name:
                 sums = self._late.setdefault((f"{kind}:{name}", alias.to_ns // QUARTER_NS), list(_NOTHING))
-                sums[0] += alias.cost_nano_usd
-                sums[1] += alias.calls
-                sums[2] += alias.input_tokens
-                sums[3] += alias.output_tokens
-                sums[7], sums[8] = max(sums[7], alias.to_ns), max(sums[8], alias.from_ns)
+                _owe(
+                    sums, alias.cost_nano_usd, alias.calls, alias.input_tokens, alias.output_tokens, alias.to_ns,
+                    alias.from_ns,
+                )  # fmt: skip
 
     def charges(self, source: str, offset: int) -> list[Charge]:
         """One charge per scope, identified by where the batch came from."""
@@ -272,6 +273,15 @@ def _add(sums: Sums, call: Call, session: SessionState) -> None:
         sums[7] = call.end_ns
     if call.start_ns > sums[8]:
         sums[8] = call.start_ns
+
+
+def _owe(sums: Sums, cost: int, calls: int, tokens_in: int, tokens_out: int, end_ns: int, start_ns: int) -> None:
+    """Add what is to be paid, and nothing else of a call."""
+    sums[0] += cost
+    sums[1] += calls
+    sums[2] += tokens_in
+    sums[3] += tokens_out
+    sums[7], sums[8] = max(sums[7], end_ns), max(sums[8], start_ns)
 
 
 def _join(total: Sums, sums: Sums) -> None:

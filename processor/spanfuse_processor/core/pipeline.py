@@ -231,7 +231,8 @@ class Pipeline:
         if not self._apply(session, call, out):
             return False
         if out.corrected is not None:
-            ledger.more(out.corrected, session)
+            ledger.more(out.corrected)
+            self._spend(session, out.corrected, out, calls=0)
             out.corrected = None
         if call.kind == "llm" and out.counted > counted:
             ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
@@ -273,13 +274,17 @@ class Pipeline:
         out.counted += 1
         _count(session, call)
         if call.kind == "llm":
-            for found in self._purses.spend(session, call):
-                out.detections.append(_detection(session, call, found, f"-{found.evidence.threshold:g}"))
+            self._spend(session, call, out)
         turn = fold(session, call, self._book)
         if call.called and not turn.again:
             _count_tools(session, call, turn.rules.limits.max_tool_calls)
         self._judge(session, turn, self._watching(turn.rules)[sight(session, turn)], out)
         return True
+
+    def _spend(self, session: SessionState, call: Call, out: Outcome, calls: int = 1) -> None:
+        """Take a call from the budgets of its session, and tell which shares of them that reaches."""
+        for found in self._purses.spend(session, call, calls):
+            out.detections.append(_detection(session, call, found, f"-{found.evidence.threshold:g}"))
 
     def _complete(self, session: SessionState, call: Call, known: Counted, out: Outcome) -> None:
         """Add the content of a call that was counted without it."""

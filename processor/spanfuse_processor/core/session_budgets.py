@@ -28,14 +28,18 @@ class SessionBudgets:
         self._mode: Mode = policy.mode
         self._book = BudgetBook(tuple(budget for budget in policy.budgets if budget.scope == "session"))
 
-    def spend(self, session: SessionState, call: Call) -> list[Finding]:
-        """Add a model call that was counted: what is told of it."""
+    def spend(self, session: SessionState, call: Call, calls: int = 1) -> list[Finding]:
+        """Add a model call that was counted: what is told of it.
+
+        Args:
+            calls: 0: it was, and this is what it cost more than was known.
+        """
         shares = self._book.of("session", session.key)
         if not shares:
             return []
         accounts = session.budgets = session.budgets or Accounts()
         accounts.clock_ns = max(accounts.clock_ns, call.end_ns)
-        amounts = call.cost_nano_usd, call.tokens.input + call.tokens.output, 1
+        amounts = call.cost_nano_usd, call.tokens.input + call.tokens.output, calls
         found: list[Finding] = []
         for share in shares:
             period = accounts.add(share.budget, call.end_ns, budgets.amount_of(share.budget, amounts))
