@@ -39,6 +39,8 @@ class EventKey(NamedTuple):
 
     event: str
     attribute: str
+    path: str = ""
+    """What to look at in the JSON that it holds; empty: all of it."""
 
 
 class Sum(NamedTuple):
@@ -103,7 +105,15 @@ def _sum(attributes: dict[str, Any], key: Sum) -> float | None:
 
 def _of_event(events: Sequence[SpanEvent], key: EventKey) -> Any:
     found = (event.attributes.get(key.attribute) for event in events if event.name == key.event)
-    return next((value for value in found if value is not None), None)
+    value = next((value for value in found if value is not None), None)
+    return _at(_loaded(value), key.path) if key.path else value
+
+
+def _loaded(value: Any) -> Any:
+    try:
+        return load_json(value) if isinstance(value, str) else value
+    except ValueError:
+        return None
 
 
 def _field(value: Any, key: JsonKey) -> Any:

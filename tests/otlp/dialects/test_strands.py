@@ -92,6 +92,10 @@ def test_a_tool_execution_is_told_by_its_events_or_attributes(name: str) -> None
     assert brings_result(call(span(named, events=[given, got], name=name, scope=SCOPE)))
     attributes = {"gen_ai.tool.call.arguments": json.dumps(ARGUMENTS), "gen_ai.tool.call.result": json.dumps(BLOCKS)}
     assert brings_result(call(span(named | attributes, name=name, scope=SCOPE)))
+    asked = [{"role": "tool", "parts": [{"type": "tool_call", "name": TOOL, "id": "t1", "arguments": ARGUMENTS}]}]
+    heard = [{"role": "tool", "parts": [{"type": "tool_call_response", "id": "t1", "response": BLOCKS}]}]
+    latest = [details(**{"input.messages": asked}), details(**{"output.messages": heard})]
+    assert brings_result(call(span(named, events=latest, name=name, scope=SCOPE)))
     structured = call(span(named | {"gen_ai.tool.call.result": '[{"json": {"temp_c": 21.0}}]'}, name=name, scope=SCOPE))
     assert structured.output == call(span(named | attributes, name=name, scope=SCOPE)).output
 
