@@ -5,8 +5,8 @@ from __future__ import annotations
 from spanfuse_processor.otlp.late import remember
 from spanfuse_processor.otlp.nested import Candidate
 from spanfuse_processor.otlp.traces import Traces
-from spanfuse_processor.otlp.twins import Twins
-from spanfuse_schemas import Alias, Call
+from spanfuse_processor.otlp.twins import Followed, Twins
+from spanfuse_schemas import Call
 
 
 class Earlier:
@@ -20,18 +20,13 @@ class Earlier:
         self._traces = traces
         self._twins = Twins()
 
-    def follow(self, found: Candidate, *, new: bool) -> tuple[Call, Alias | None]:
-        """A call as it is to be counted, and what its span says of one that was counted before it.
-
-        Args:
-            new: whether the span is read for the first time.
-        """
-        call = found.call
+    def follow(self, found: Candidate) -> Followed:
+        """A call as it is to be counted, and what its span says of one that was counted before it."""
+        call, trace = found.call, self._traces.of(found.call.trace_id)
         other = call.repeats or self._traces.model_above(call.trace_id, call.parent_span_id)
-        call, alias, waits = self._twins.follow(found._replace(call=self._beside(call, other)))
-        if new:
-            self._remember(call, waits or bool(other))
-        return call, alias
+        other = trace.same.get(other, other)
+        followed = self._twins.follow(found._replace(call=self._beside(call, other)))
+        return followed._replace(waits=followed.waits or other in trace.counted)
 
     def _beside(self, call: Call, other: str) -> Call:
         """A call whose span, or another span of it, was counted under another session, since less was known then: it follows it
@@ -43,7 +38,12 @@ class Earlier:
         source = "trace" if session == f"trace:{call.trace_id}" else "inherited"
         return call.model_copy(update={"session": session, "session_source": source})
 
-    def _remember(self, call: Call, waits: bool) -> None:
+    def remember(self, call: Call, *, waits: bool) -> None:
+        """Remember a call of a span that is read for the first time, once all of its request has been followed.
+
+        Args:
+            waits: another span of it came in an earlier request, and waits to hear whose it is.
+        """
         trace = self._traces.of(call.trace_id)
         trace.called = True
         trace.count(call.span_id, call.session)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from spanfuse_processor.otlp.traces import Traces
+from spanfuse_processor.otlp.traces import MAX_HOPS, Traces
 from spanfuse_schemas import Call, Tokens
 
 SLACK_NS: Final = 5_000_000
@@ -38,15 +38,22 @@ def seen_once(candidates: Sequence[Candidate], traces: Traces) -> tuple[dict[int
     kept: dict[int, Candidate] = dict(enumerate(candidates))
     repeats: dict[int, int] = {}
     if sum(c.call.kind == "llm" for c in candidates) > 1:
-        within = _within(candidates, traces)
+        within = dict.fromkeys(_within(candidates, traces))
         sums = {outer for outer, _, merges in within if not merges}  # they are none of the calls that they hold
         pairs = [*_twins(candidates), *_again(candidates), *within, *_beside(candidates, sums), *_unnamed(candidates)]
-        for gone, span, merges in pairs:
-            stays = _last(repeats, span)
-            if gone in kept and stays in kept and gone != stays:
+        for first, second, merges in pairs:
+            gone, stays = _last(repeats, first), _last(repeats, second)
+            if (first, second, merges) not in within:
+                if gone != first or (second in sums and stays != second):
+                    continue  # it went for one that is nearer, or the other tells of several
+            elif gone != first and (first in sums or _shows(kept[gone].call) > _shows(kept[stays].call)):
+                gone, stays = stays, gone  # it went for one that shows more than this one, too
+            if gone != stays:
                 repeated = kept.pop(gone)
                 repeats[gone] = stays
-                if merges:
+                if first in sums:
+                    sums.add(gone)
+                elif merges:
                     kept[stays] = _merged(kept[stays], repeated)
     return kept, {gone: _last(repeats, gone) for gone in repeats}
 
@@ -97,13 +104,15 @@ def _within(candidates: Sequence[Candidate], traces: Traces) -> list[Pair]:
     """Model spans with the nearest model span around them, innermost first."""
     index = {(c.call.trace_id, c.call.span_id): i for i, c in enumerate(candidates) if c.call.kind == "llm"}
     inside: defaultdict[int, list[int]] = defaultdict(list)
+    around: dict[int, int] = {}
     for i in index.values():
         call = candidates[i].call
         outer = index.get((call.trace_id, traces.model_above(call.trace_id, call.parent_span_id)))
         if outer is not None and _is_repeated(candidates[outer], candidates[i]):
             inside[outer].append(i)
+            around[i] = outer
     pairs: list[Pair] = []
-    for outer in sorted(inside, key=lambda place: -candidates[place].call.start_ns):
+    for outer in sorted(inside, key=lambda place: -_depth(place, around)):
         inner = sorted(inside[outer], key=lambda place: candidates[place].call.end_ns)
         if len(inner) > 1:
             pairs.append((outer, inner[-1], False))
@@ -112,6 +121,13 @@ def _within(candidates: Sequence[Candidate], traces: Traces) -> list[Pair]:
         else:
             pairs.append((outer, inner[0], True))
     return pairs
+
+
+def _depth(place: int, around: Mapping[int, int]) -> int:
+    depth = 0
+    while place in around and depth < MAX_HOPS:  # parents may go in a circle
+        place, depth = around[place], depth + 1
+    return depth
 
 
 def _is_repeated(outer: Candidate, inner: Candidate) -> bool:

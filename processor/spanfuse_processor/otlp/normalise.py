@@ -61,13 +61,13 @@ class Normaliser:
         self._want_content(request, received_ns)
         new = [view for view in request.views if view is not None and view.span.span_id in request.new]
         aliases = claims(self._traces, new, received_ns)
-        calls: list[Call] = []
-        for found in request.kept.values():
-            call, alias = self._earlier.follow(found, new=found.call.span_id in request.new)
-            calls.append(call)
+        followed = [self._earlier.follow(found) for found in request.kept.values()]
+        for call, alias, waits in followed:
+            if call.span_id in request.new:
+                self._earlier.remember(call, waits=waits)
             if alias is not None:
                 aliases.append(alias)
-        return _batch(calls, aliases)
+        return _batch([call for call, _, _ in followed], aliases)
 
     def explain(self, spans: Iterable[Span], received_ns: int) -> list[Verdict]:
         """What becomes of each span of one request, and why, in their order; for people who want to know."""

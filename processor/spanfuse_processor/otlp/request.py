@@ -52,7 +52,7 @@ class Requests:
         new = {view.node.span_id for view in here if self._traces.add(view.span.trace_id, view.node)}
         made = [view and tried(self._reader.candidate, view, received_ns) for view in views]
         kept, repeats = self._seen_once(made)
-        self._say_what_repeats(kept, made)
+        self._say_what_repeats(kept, repeats, made)
         return Request(views, new, made, kept, repeats)
 
     def _seen_once(self, made: list[Candidate | None]) -> tuple[dict[int, Candidate], dict[int, int]]:
@@ -65,13 +65,16 @@ class Requests:
             {places[at]: places[stays] for at, stays in repeats.items()},
         )
 
-    def _say_what_repeats(self, kept: dict[int, Candidate], made: list[Candidate | None]) -> None:
-        """Tell of each model span whether one inside it came in an earlier request."""
-        here: set[str] | None = None
+    def _say_what_repeats(
+        self, kept: dict[int, Candidate], repeats: dict[int, int], made: list[Candidate | None]
+    ) -> None:
+        """Tell of each model span whether one inside it, or inside one that repeats it here, came in an earlier request."""
+        gone = {c.call.span_id: kept[stays].call for at, stays in repeats.items() if (c := made[at]) is not None}
+        others = {found.call.span_id for found in kept.values()}
         for at, found in kept.items():
             call = found.call
-            inner = self._traces.of(call.trace_id).inside.get(call.span_id) if call.kind == "llm" else None
-            if inner is not None:
-                here = here or {c.call.span_id for c in made if c is not None}
-                if inner not in here:
-                    kept[at] = found._replace(call=call.model_copy(update={"repeats": inner}))
+            inner = self._traces.inside(call.trace_id, call.span_id, gone) if call.kind == "llm" else ""
+            if inner and inner not in others:
+                kept[at] = found._replace(call=call.model_copy(update={"repeats": inner}))
+        for span_id, call in gone.items():
+            self._traces.of(call.trace_id).stands(span_id, call.span_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Final, NamedTuple
 
 from spanfuse_processor.otlp.dialects.dialect import Role
@@ -69,12 +69,14 @@ class Namer(NamedTuple):
 class Trace:
     """What is remembered of one trace."""
 
-    __slots__ = ("called", "counted", "inside", "namers", "nodes", "open", "says")
+    __slots__ = ("called", "counted", "inside", "namers", "nodes", "open", "same", "says")
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.inside: dict[str, str] = {}
         """Span → a model span below it, with neither an agent nor a tool between."""
+        self.same: dict[str, str] = {}
+        """Model span → the one that was counted instead of it, since one request told of both."""
         self.namers: dict[str, Namer] = {}
         self.says = False, False, False
         """Whether any of them names a session, a user, a team."""
@@ -96,6 +98,11 @@ class Trace:
         """Remember under which session a call was counted."""
         if len(self.counted) < MAX_SPANS_PER_TRACE:
             self.counted[span_id] = session
+
+    def stands(self, span_id: str, counted: str) -> None:
+        """Remember which span was counted instead of one."""
+        if len(self.same) < MAX_SPANS_PER_TRACE:
+            self.same[span_id] = counted
 
     def may_tell(self) -> bool:
         """Whether something is known of a kind that a call lacks."""
@@ -154,6 +161,19 @@ class Traces:
                 return
             yield node
             parent = node.parent
+
+    def inside(self, trace_id: str, span_id: str, passed: Container[str]) -> str:
+        """Id of the counted model span below a span, with neither an agent nor a tool between; empty: none is known.
+
+        Args:
+            passed: model spans that are looked into as well.
+        """
+        trace = self.of(trace_id)
+        for _ in range(MAX_HOPS):
+            span_id = trace.inside.get(span_id, "")
+            if span_id not in passed:
+                break
+        return trace.same.get(span_id, span_id)
 
     def model_above(self, trace_id: str, parent: str) -> str:
         """Id of the nearest model span above a span, with neither an agent nor a tool between; empty: none is known."""
