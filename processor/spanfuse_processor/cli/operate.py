@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 import click
@@ -17,33 +17,15 @@ from spanfuse_processor.cli.options import (
     format_option,
     print_json,
     printable,
+    timeout_option,
 )
+from spanfuse_processor.cli.types import Key
 
 if TYPE_CHECKING:
     from spanfuse_processor.cli.api import Api
 
 MAX_ROWS: Final = 20
 """Breakers shown as text, the newest; JSON has all."""
-
-
-class Key(click.ParamType):
-    """The key of a breaker, such as `session:checkout-42`."""
-
-    name = "key"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The key with its name in the one form that keys have, if its scope is known."""
-        from spanfuse_schemas.decision import Scope
-        from spanfuse_schemas.names import normal_key
-
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            self.fail(f"{value!r} is not UTF-8", param, ctx)
-        scopes = get_args(Scope)
-        key = normal_key(value)
-        scope, colon, name = key.partition(":")
-        if scope not in scopes or not colon or not name:
-            self.fail(f"{value!r} is no key: SCOPE:NAME, with one of the scopes {', '.join(scopes)}", param, ctx)
-        return key
 
 
 @click.command()
@@ -161,15 +143,7 @@ def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 @api_option
 @config_option
 @brokers_option
-@click.option(
-    "--timeout",
-    "timeout_s",
-    metavar="SECONDS",
-    type=click.FloatRange(0.1, 600),
-    default=15.0,
-    show_default=True,
-    help="How long the breaker may take to close.",
-)
+@timeout_option("How long the breaker may take to close.")
 @format_option
 def reset(key: str, api_url: str, config_path: Path | None, brokers: str | None, timeout_s: float, output: str) -> None:
     """Close the breaker of KEY and forget what its detectors have counted.

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 DEFAULT_API_URL: Final = "http://127.0.0.1:8787"
 
@@ -51,6 +54,19 @@ api_option = click.option(
     show_envvar=True,
     help="Where the API of `spanfuse up` is.",
 )
+
+
+def timeout_option(means: str) -> Callable[[Command], Command]:
+    """How long something may take, seconds; `means` is its help."""
+    return click.option(
+        "--timeout",
+        "timeout_s",
+        metavar="SECONDS",
+        type=click.FloatRange(0.1, 600),
+        default=15.0,
+        show_default=True,
+        help=means,
+    )
 
 
 def print_json(value: Any) -> None:
