@@ -35,3 +35,10 @@ def test_ancestors_are_followed_a_bounded_way_up() -> None:
     for i in range(1000):
         found.add("t", Node(str(i), str(i + 1), "other"))
     assert len(list(found.ancestors("t", "0"))) == traces.MAX_HOPS
+
+
+def test_a_span_that_comes_again_with_another_parent_each_time_cannot_fill_the_memory() -> None:
+    found = Traces()
+    for i in range(traces.MAX_SPANS_PER_TRACE + 100):
+        found.add("t", Node("a", f"p{i}", "llm"))
+    assert len(found.of("t").inside) == traces.MAX_SPANS_PER_TRACE

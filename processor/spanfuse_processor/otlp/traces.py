@@ -190,6 +190,8 @@ def _tell_above(trace: Trace, node: Node) -> None:
     model = node.span_id if node.role == "llm" else trace.inside.get(node.span_id, "")
     hops = 0
     while model and node.parent and node.role in ("llm", "other") and hops < MAX_HOPS:
+        if len(trace.inside) >= MAX_SPANS_PER_TRACE and node.parent not in trace.inside:
+            return
         trace.inside[node.parent] = model
         above = trace.nodes.get(node.parent)
         if above is None or above.role != "other":
