@@ -48,6 +48,12 @@ def test_a_block_without_an_end_says_so() -> None:
     assert "Until it is reset." in str(refusal)
 
 
+def test_a_budgets_block_ends_with_its_period_and_promises_no_probe() -> None:
+    end_ns = int(UNTIL.timestamp()) * 10**9
+    refusal = Blocked(block("user:u", rule="budget.user/daily", message="", expires_at_ns=end_ns, lapses=True))
+    assert "Until 2026-01-02 03:04:05 UTC. To release it now: spanfuse reset user:u." in str(refusal)
+
+
 def test_its_fields_are_stable() -> None:
     fields = ("code", "key", "scope", "rule", "message", "evidence", "until", "decision")
     found = {name: getattr(REFUSAL, name) for name in fields}

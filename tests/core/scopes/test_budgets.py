@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spanfuse_processor.core.scopes.state import ScopeState
-from spanfuse_schemas import ChargeBatch, Decision
+from spanfuse_schemas import Charge, ChargeBatch, Decision
 from spanfuse_schemas.charge import QUARTER_NS
 from tests.support.agents import SECOND, START_NS
 from tests.support.charges import charge, names
@@ -100,6 +100,8 @@ def test_a_charge_over_midnight_is_divided() -> None:
     quarter = (START_NS + MIDNIGHT * SECOND) // QUARTER_NS - 1
     purse.spend(0.9, at=MIDNIGHT + 1, calls=3, earlier={quarter: (round(0.5 * USD), 0, 2)})
     assert purse.spent("user/daily", at=MIDNIGHT + 1) == 0.4 * USD
+    told = purse.bill(0.9, calls=3, earlier={quarter: (1, 0, 2)})
+    assert Charge.from_json(told.to_json()) == told
 
 
 def test_the_day_is_that_of_the_named_time_zone() -> None:
