@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
@@ -208,3 +211,32 @@ def test_a_day_that_is_spent_up_stands_in_the_place_of_its_hour() -> None:
     assert [d.rule for d in session.call(1.5, at=1).decisions] == ["budget.session/hourly"]
     assert [d.rule for d in session.call(1, at=2).decisions] == ["budget.session/daily"]
     assert session.call(0.1, at=FULL_HOUR).decisions == []
+
+
+BUDGETS = (
+    budget("session/hourly", limit_usd=3e-7, period="hourly"),
+    budget("session/daily", limit_usd=9e-7, period="daily", time_zone="Asia/Kathmandu"),
+    budget("session/all", limit_steps=20),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 150)), min_size=1, max_size=30))
+def test_a_session_is_blocked_exactly_while_all_of_a_running_period_is_spent(calls: list[tuple[int, int]]) -> None:
+    """Calls end in any order, over ten hours; each costs some nano-dollars."""
+    session, clock_ns, told = Session(*BUDGETS), 0, Counter[str]()
+    spent = Counter[tuple[str, int]]()
+    for quarter, nano in calls:
+        before = session.state.calls
+        out = session.call(nano / USD, at=quarter * HOUR / 4, response=f"{session.count + 1:016x}")
+        if session.state.calls == before:
+            continue  # later than all that the session remembers
+        at_ns = START_NS + quarter * HOUR // 4 * SECOND
+        clock_ns = max(clock_ns, at_ns)
+        for b in BUDGETS:
+            spent[b.name, b.period_at(at_ns).start_ns] += 1 if b.unit == "steps" else nano
+        spent_up = {f"budget.{b.name}" for b in BUDGETS if spent[b.name, b.period_at(clock_ns).start_ns] >= b.limit}
+        assert (session.standing.rule in spent_up) if session.standing is not None else not spent_up
+        told.update(f"{d.rule} {d.evidence.threshold} {d.evidence.since_ns}" for d in out.detections)
+        session.state = SessionState.restore(session.state.snapshot())
+    assert sum(n for key, n in told.items() if key.startswith("budget.session/all")) <= 4
