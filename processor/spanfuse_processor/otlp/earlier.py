@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from spanfuse_processor.otlp.candidates import Candidate
 from spanfuse_processor.otlp.late import remember
-from spanfuse_processor.otlp.nested import Candidate
 from spanfuse_processor.otlp.traces import Traces
 from spanfuse_processor.otlp.twins import Followed, Twins
 from spanfuse_schemas import Call

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
+from spanfuse_processor.otlp.candidates import Candidate
 from spanfuse_processor.otlp.content import model_content, tool_content
 from spanfuse_processor.otlp.cost import Costs, Pricing
 from spanfuse_processor.otlp.dialects import dialect_of
@@ -13,7 +14,6 @@ from spanfuse_processor.otlp.dialects.dialect import Dialect, Role
 from spanfuse_processor.otlp.dialects.identity import named
 from spanfuse_processor.otlp.dialects.roles import role_of
 from spanfuse_processor.otlp.failure import error_class, error_type
-from spanfuse_processor.otlp.nested import Candidate
 from spanfuse_processor.otlp.provider import provider_and_model
 from spanfuse_processor.otlp.span import Span
 from spanfuse_processor.otlp.times import times

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from spanfuse_processor.otlp.nested import Candidate, seen_once
+from spanfuse_processor.otlp.candidates import Candidate
+from spanfuse_processor.otlp.nested import seen_once
 from spanfuse_processor.otlp.reader import Reader, View
 from spanfuse_processor.otlp.span import Span
 from spanfuse_processor.otlp.traces import Traces

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from spanfuse_processor.otlp.nested import Candidate, placing, tokens_taken
+from spanfuse_processor.otlp.candidates import Candidate, placing
+from spanfuse_processor.otlp.pairs import tokens_taken
 from spanfuse_schemas import Alias, Call
 from spanfuse_schemas.fingerprint import exact_hash
 
