@@ -150,8 +150,8 @@ class BudgetOrder(Record):
     """Why, for the audit."""
     actor: str = Field(default="", max_length=200)
     """Who ordered it."""
-    at_ns: int
-    """When, nanoseconds since the Unix epoch."""
+    at_ns: int = Field(ge=0, lt=2**63)
+    """When, nanoseconds since the Unix epoch; from the future: when it is received."""
 
 
 class Audited(Record):

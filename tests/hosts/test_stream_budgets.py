@@ -12,7 +12,7 @@ from spanfuse_processor.hosts.stream.app import new_app
 from spanfuse_processor.hosts.stream.expiry import SessionExpiry
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.table import StateTable, Stored
-from spanfuse_schemas import Budget, BudgetOrder, Call, CallBatch, ChargeBatch, Decision
+from spanfuse_schemas import Budget, BudgetOrder, Call, CallBatch, ChargeBatch, Decision, Reset
 from spanfuse_schemas.topics import CONTROL, DETECTIONS
 from tests.hosts.test_stream_scopes import Bench
 from tests.hosts.test_stream_sessions import Bench as SessionBench
@@ -39,10 +39,12 @@ class Purse(Bench):
         self.at += 1
         await self.take(self.at, charge("user:u", calls=calls, at_ns=at_ns))
 
-    async def order(self, action: str, amount: int = 0, *, name: str = "user/hourly", id: str = "") -> None:
+    async def order(
+        self, action: str, amount: int = 0, *, name: str = "user/hourly", id: str = "", at_ns: int = NOW + 10
+    ) -> None:
         self.at += 1
         order = BudgetOrder(
-            id=id or str(self.at), scope="user:u", budget=name, action=action, amount=amount, at_ns=NOW + 10
+            id=id or str(self.at), scope="user:u", budget=name, action=action, amount=amount, at_ns=at_ns
         )
         await self.take(self.at, value=ChargeBatch(orders=(order,)).to_json())
 
@@ -84,6 +86,19 @@ async def test_orders_are_carried_out_once_and_at_once() -> None:
     assert purse.told() == [("user:u", "open"), ("user:u", "closed")]
     await purse.order("extend", 1, name="nobody's")
     assert (purse.counters["budget_orders"], purse.counters["refused_orders"]) == (2, 2)
+
+
+@in_loop
+async def test_the_clock_of_an_operator_who_is_a_year_ahead_ends_no_period() -> None:
+    purse = Purse(limit_steps=3)
+    ahead_ns = time.time_ns() + 365 * 24 * HOUR_NS
+    await purse.order("extend", 1, at_ns=ahead_ns)
+    purse.at += 1
+    await purse.take(purse.at, value=ChargeBatch(resets=(Reset(key="user:u", at_ns=ahead_ns),)).to_json())
+    await purse.call(at_ns=time.time_ns(), calls=3)
+    assert ("user:u", "open") not in purse.told()
+    await purse.call(at_ns=time.time_ns(), calls=1)
+    assert purse.told()[-1] == ("user:u", "open")
 
 
 @in_loop

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
-from spanfuse_processor.hosts.stream.detect import cleared, told
+from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.hosts.stream.detect import audited, cleared, told
 from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.outbox import Outbox
-from spanfuse_processor.hosts.stream.sessions import Scopes, key_of
+from spanfuse_processor.hosts.stream.sessions import Scopes
 from spanfuse_processor.hosts.stream.states import Out
 from spanfuse_processor.hosts.stream.writeback import WriteBack
+from spanfuse_processor.hosts.timely import timely
 from spanfuse_schemas import ChargeBatch, Reset
-from spanfuse_schemas.topics import AUDIT, CHARGES
+from spanfuse_schemas.topics import CHARGES
 
 
 class Combiner(Hop[ChargeBatch]):
@@ -50,12 +52,15 @@ class Combiner(Hop[ChargeBatch]):
         return batch if batch is not None and (batch.charges or batch.resets or batch.orders) else None
 
     async def _apply(self, batch: ChargeBatch, message: Any) -> None:
-        partition, offset = message.partition, message.offset
+        partition, offset, now_ns = message.partition, message.offset, time.time_ns()
+        orders = [timely(order, now_ns) for order in batch.orders]
         records: list[Out] = []
         try:
-            touched = [reset.key for reset in batch.resets if self._reset(reset, partition, offset, records)]
-            ordered = self.stage.carry_out(batch.orders, lambda scope: self._scopes.load(scope, partition, offset))
-            records += told(ordered.decisions, ordered.detections) + _audited(ordered)
+            touched = [
+                reset.key for reset in batch.resets if self._reset(timely(reset, now_ns), partition, offset, records)
+            ]
+            ordered = self.stage.carry_out(orders, lambda scope: self._scopes.load(scope, partition, offset))
+            records += told(ordered.decisions, ordered.detections) + audited(ordered.orders)
             outcome = self.stage.process(batch.charges, lambda scope: self._scopes.load(scope, partition, offset))
             records += told(outcome.decisions, outcome.detections)
         except Exception:
@@ -82,8 +87,3 @@ class Combiner(Hop[ChargeBatch]):
             return False
         records += told([self.stage.reset(state, reset.at_ns, reset.actor)], [])
         return True
-
-
-def _audited(outcome: ScopeOutcome) -> list[Out]:
-    """What became of orders, for those who gave them and for those who look back."""
-    return [(AUDIT, key_of(one.order.id), one.audited().to_json()) for one in outcome.orders]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, Literal
 
+from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.hosts.stream.hop import Hop
 from spanfuse_processor.hosts.stream.ingest import pack
@@ -14,8 +16,9 @@ from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.sessions import Sessions, key_of
 from spanfuse_processor.hosts.stream.states import Out
 from spanfuse_processor.hosts.stream.writeback import WriteBack
+from spanfuse_processor.hosts.timely import timely
 from spanfuse_schemas import CallBatch, Decision, Detection, Reset
-from spanfuse_schemas.topics import CALLS, CONTROL, DETECTIONS, partition_of
+from spanfuse_schemas.topics import AUDIT, CALLS, CONTROL, DETECTIONS, partition_of
 
 Mode = Literal["observe", "enforce"]
 
@@ -54,6 +57,7 @@ class Detector(Hop[CallBatch]):
             known, unknown = self._sorted(batch)
             outcome = self._process(known, message.partition, message.offset)
             records = _cleared(unknown, self.pipeline.policy.mode) + told(outcome.decisions, outcome.detections)
+            records += audited(outcome.orders)
         except Exception:
             await self._failed(self._sessions, _named(batch), message)
             return
@@ -75,7 +79,9 @@ class Detector(Hop[CallBatch]):
         return scope == "session" and not self._sessions.known(name)
 
     def _process(self, batch: CallBatch, partition: int, offset: int) -> Outcome:
-        load = self._sessions.load
+        load, now_ns = self._sessions.load, time.time_ns()
+        if batch.orders:
+            batch = batch.model_copy(update={"orders": tuple(timely(order, now_ns) for order in batch.orders)})
         return self.pipeline.process(
             batch,
             lambda session: load(session, partition, offset),
@@ -138,6 +144,11 @@ def told(decisions: list[Decision], detections: list[Detection]) -> list[Out]:
     """What goes out at once, decisions first, since somebody waits for them."""
     records: list[Out] = [(CONTROL, key_of(d.key), d.to_json()) for d in decisions]
     return records + [(DETECTIONS, key_of(d.session or d.scope), d.to_json()) for d in detections]
+
+
+def audited(orders: list[Ordered]) -> list[Out]:
+    """What became of orders about budgets, for those who gave them and for those who look back."""
+    return [(AUDIT, key_of(one.order.id), one.audited().to_json()) for one in orders]
 
 
 async def tell(outbox: Outbox, decision: Decision) -> asyncio.Future[object]:
