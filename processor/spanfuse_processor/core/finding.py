@@ -9,7 +9,7 @@ from typing import Literal
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step, unhurried
 from spanfuse_processor.core.turn import hexed
-from spanfuse_schemas import Call, Evidence, LoopPrint
+from spanfuse_schemas import Call, Detection, Evidence, LoopPrint
 from spanfuse_schemas.detection import DetectionAction, Mode
 from spanfuse_schemas.policy import Repeat
 
@@ -115,4 +115,28 @@ def evidence(
         trace_id=call.trace_id,
         since_ns=since_ns,
         cost_nano_usd=session.cost_nano_usd - spent,
+    )
+
+
+def detection_of(session: SessionState, call: Call, found: Finding, which: str = "") -> Detection:
+    """A finding as it is told.
+
+    Args:
+        which: tells several of one rule on one call apart.
+    """
+    return Detection(
+        id=f"{call.span_id}-{found.rule}-{found.action}{'-foreseen' if found.conditional else ''}{which}",
+        rule=found.rule,
+        action=found.action,
+        mode=found.mode,
+        session=session.key,
+        agent=call.agent,
+        user=call.user,
+        team=call.team,
+        model=call.model,
+        call=max(0, session.calls - 1),
+        at_ns=call.end_ns,
+        message=found.message,
+        evidence=found.evidence,
+        conditional=found.conditional,
     )

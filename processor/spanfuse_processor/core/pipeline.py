@@ -7,7 +7,7 @@ call, and the host brings the state.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,26 +15,15 @@ from spanfuse_processor.core import breaker, moving
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.charges import Ledger, owner_of
 from spanfuse_processor.core.circuit import is_told, reset_by
+from spanfuse_processor.core.counting import correct, count, count_tools
 from spanfuse_processor.core.detectors import Detector, Watchers, sight, watching
-from spanfuse_processor.core.finding import Finding
+from spanfuse_processor.core.finding import Finding, detection_of
 from spanfuse_processor.core.recent import Counted
 from spanfuse_processor.core.rules import MAX_CACHED, RuleBook
-from spanfuse_processor.core.session import MAX_TOOLS, OTHER, SessionState
+from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.session_budgets import SessionBudgets
 from spanfuse_processor.core.turn import Turn, fold
-from spanfuse_schemas import (
-    Alias,
-    BudgetOrder,
-    Call,
-    CallBatch,
-    Charge,
-    Decision,
-    Detection,
-    Moved,
-    Policy,
-    Rules,
-    Tokens,
-)
+from spanfuse_schemas import Alias, BudgetOrder, Call, CallBatch, Charge, Decision, Detection, Moved, Policy, Rules
 
 Load = Callable[[str], SessionState | None]
 """Gives the live state of a session, a new one included; none if the batch at hand was applied to it before."""
@@ -267,24 +256,24 @@ class Pipeline:
             if known is not None:
                 out.nested += 1
                 known.also = counted.span
-                _correct(session, call, known, out)
+                out.corrected = correct(session, call, known)
                 self._complete(session, call, known, out)
                 return True
             session.recent.add(counted)
         out.counted += 1
-        _count(session, call)
+        count(session, call)
         if call.kind == "llm":
             self._spend(session, call, out)
         turn = fold(session, call, self._book)
         if call.called and not turn.again:
-            _count_tools(session, call, turn.rules.limits.max_tool_calls)
+            count_tools(session, call, turn.rules.limits.max_tool_calls)
         self._judge(session, turn, self._watching(turn.rules)[sight(session, turn)], out)
         return True
 
     def _spend(self, session: SessionState, call: Call, out: Outcome, calls: int = 1) -> None:
         """Take a call from the budgets of its session, and tell which shares of them that reaches."""
         for found in self._purses.spend(session, call, calls):
-            out.detections.append(_detection(session, call, found, f"-{found.evidence.threshold:g}"))
+            out.detections.append(detection_of(session, call, found, f"-{found.evidence.threshold:g}"))
 
     def _complete(self, session: SessionState, call: Call, known: Counted, out: Outcome) -> None:
         """Add the content of a call that was counted without it."""
@@ -319,62 +308,8 @@ class Pipeline:
         call, quiet_s = turn.call, turn.rules.breaker.cooldown_s
         for found in findings:
             if is_told(session, found, call.end_ns, quiet_s):
-                out.detections.append(_detection(session, call, found))
+                out.detections.append(detection_of(session, call, found))
 
 
 def _blocks(decision: Decision | None) -> bool:
     return decision is not None and decision.action == "block"
-
-
-def _correct(session: SessionState, call: Call, known: Counted, out: Outcome) -> None:
-    """Where what was counted was estimated and is measured now: what it cost more is added. What it cost less is not taken
-    back, since rules and budgets have gone by it."""
-    if known.estimate is None or call.usage_estimated or not (call.tokens.input or call.tokens.output):
-        return
-    cost, inputs, outputs = known.estimate
-    known.estimate, tokens = None, call.tokens
-    more = Tokens(input=max(0, tokens.input - inputs), output=max(0, tokens.output - outputs))
-    call = call.model_copy(update={"tokens": more, "cost_nano_usd": max(0, call.cost_nano_usd - cost)})
-    session.tokens += more.input + more.output
-    session.cost_nano_usd += call.cost_nano_usd
-    out.corrected = call
-
-
-def _count(session: SessionState, call: Call) -> None:
-    if not session.first_ns or call.start_ns < session.first_ns:
-        session.first_ns = call.start_ns
-    if call.end_ns > session.last_ns:
-        session.last_ns = call.end_ns
-    if call.kind == "tool":
-        session.tools += 1
-        return
-    session.calls += 1
-    session.tokens += call.tokens.input + call.tokens.output
-    session.cost_nano_usd += call.cost_nano_usd
-
-
-def _count_tools(session: SessionState, call: Call, capped: Collection[str]) -> None:
-    """A tool with a cap of its own is always counted under its name; of others, the first `MAX_TOOLS`."""
-    counts = session.tool_spans if call.kind == "tool" else session.tool_actions
-    for tool in call.called:
-        name = tool if tool in counts or tool in capped or len(counts) < MAX_TOOLS else OTHER
-        counts[name] = counts.get(name, 0) + 1
-
-
-def _detection(session: SessionState, call: Call, found: Finding, which: str = "") -> Detection:
-    return Detection(
-        id=f"{call.span_id}-{found.rule}-{found.action}{'-foreseen' if found.conditional else ''}{which}",
-        rule=found.rule,
-        action=found.action,
-        mode=found.mode,
-        session=session.key,
-        agent=call.agent,
-        user=call.user,
-        team=call.team,
-        model=call.model,
-        call=max(0, session.calls - 1),
-        at_ns=call.end_ns,
-        message=found.message,
-        evidence=found.evidence,
-        conditional=found.conditional,
-    )
