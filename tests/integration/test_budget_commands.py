@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 EACH_NANO_USD = 1000 * 150
 """What one call of `call` costs."""
 BUDGETS = {
+    "session/all": {"limit_usd": EACH_NANO_USD / 1e9},
     "user/daily": {"limit_usd": 2 * EACH_NANO_USD / 1e9, "period": "daily"},
     "team/strict": {"for": "payments", "limit_usd": 0.001, "strength": "strict"},
 }
@@ -112,6 +113,16 @@ def test_what_is_spent_is_shown_and_raised_and_reset_and_told_who_did_it(host: t
     assert orders == [("reset", "", True), ("set", "", True), ("extend", "month end", True)]
     _, found = spanfuse(running, "list")
     assert {"user:u-7", "team:payments"} <= {row["scope"] for row in found["budgets"]}
+
+
+def test_a_session_that_has_spent_all_is_extended(host: tuple[Deployment, str]) -> None:
+    running, _ = host
+    call(running, 5)
+    until(lambda: account(running, "session:s5", "session/all")["status"] == "exhausted", "its call is counted")
+    code, done = spanfuse(running, "extend", "session:s5", "session/all", "1", "--for", "1h")
+    assert (code, done["done"], done["account"]["status"]) == (0, True, "ok")
+    _, found = spanfuse(running, "audit", "--limit", "1")
+    assert found["audit"][0]["order"]["scope"] == "session:s5"
 
 
 def test_a_ledger_that_was_lost_is_rebuilt_from_the_spans(host: tuple[Deployment, str]) -> None:

@@ -6,22 +6,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
+from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
+from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError, UnavailableError
 from spanfuse_processor.hosts.kafka import client_options, new_producer, start_client
 from spanfuse_processor.hosts.reset import stop_client
-from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, partitions_of
-from spanfuse_schemas import BudgetOrder, ChargeBatch, Policy
+from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG, partitions_of
+from spanfuse_schemas import BudgetOrder, CallBatch, ChargeBatch, Policy
 from spanfuse_schemas.budget import Audited
-from spanfuse_schemas.topics import AUDIT, CHARGES, partition_of
+from spanfuse_schemas.topics import AUDIT, CALLS, CHARGES, partition_of
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -55,8 +57,11 @@ async def _given(consumer: AIOKafkaConsumer, producer: Any, order: BudgetOrder) 
     audit = TopicPartition(AUDIT, 0)
     consumer.assign([audit])
     consumer.seek(audit, (await consumer.end_offsets([audit]))[audit])
-    partition = partition_of(order.scope, len(await producer.partitions_for(CHARGES)))
-    await producer.send_and_wait(CHARGES, ChargeBatch(orders=(order,)).to_json(), partition=partition)
+    kind, _, name = order.scope.partition(":")
+    topic, place = (CALLS, name) if kind == "session" else (CHARGES, order.scope)
+    orders = CallBatch(orders=(order,)) if kind == "session" else ChargeBatch(orders=(order,))
+    partition = partition_of(place, len(await producer.partitions_for(topic)))
+    await producer.send_and_wait(topic, orders.to_json(), partition=partition)
     while True:
         record = await consumer.getone()
         found = _audited(record.value)
@@ -82,13 +87,16 @@ async def read_audit(settings: KafkaSettings, limit: int) -> list[Audited]:
 
 
 async def read_accounts(settings: KafkaSettings, policy: Policy, scope: str = "") -> list[dict[str, Any]]:
-    """The accounts of the periods that run: of one scope, or of all; as workers have stored them, a second ago at most.
+    """The accounts of the periods that run: of one scope, or of all but sessions; as workers have stored them, a second ago at
+    most.
 
     Raises:
         UnavailableError: if Kafka does not answer.
     """
     from spanfuse_processor.hosts.stream.table import Stored
 
+    if scope.startswith("session:"):
+        return await _session_accounts(settings, policy, scope.removeprefix("session:"))
     stage, now_ns = ScopeStage(policy), time.time_ns()
     rows: dict[str, list[dict[str, Any]]] = {}
     async for key, value in _records(settings, SCOPES_CHANGELOG):
@@ -106,6 +114,17 @@ async def read_accounts(settings: KafkaSettings, policy: Policy, scope: str = ""
     for name in named:
         rows.setdefault(name, stage.accounts(name, None, now_ns))
     return [row for found in rows.values() for row in found]
+
+
+async def _session_accounts(settings: KafkaSettings, policy: Policy, session: str) -> list[dict[str, Any]]:
+    from spanfuse_processor.hosts.stream.table import Stored
+
+    state, wanted = SessionState(session), session.encode("utf-8", "surrogatepass")
+    async for key, value in _records(settings, SESSIONS_CHANGELOG):
+        if key == wanted:
+            with suppress(StateError):
+                state = SessionState.restore(Stored.unpack(value).snapshot) if value else SessionState(session)
+    return Pipeline(policy).accounts(state, time.time_ns())
 
 
 async def _records(settings: KafkaSettings, topic: str) -> AsyncIterator[tuple[bytes, bytes | None]]:
