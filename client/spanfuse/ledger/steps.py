@@ -125,8 +125,8 @@ class Steps:
         for _ in range(_TRIES):
             book = yield from self.read()
             claim = self._ordered(book, order)
-            until_ns = order.expires_at_ns or claim.period.end_ns
-            until_ms = 0 if until_ns >= FOREVER_NS else until_ns // _MS
+            until_ns = claim.period.end_ns if order.expires_at_ns is None else order.expires_at_ns
+            until_ms = 0 if until_ns >= FOREVER_NS else max(1, until_ns // _MS)  # 0 is for good
             arguments = (_id(order.id), order.action, str(order.amount), str(until_ms), book.version, claim.text)
             word, _, said = (yield ("order", *arguments)).partition(" ")
             if word in ("done", "known"):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from genai_prices import data_snapshot
 
-from spanfuse.ledger import Account, Definitions, Ledger, LedgerError, connect
+from spanfuse.ledger import Account, Definitions, Ledger, LedgerError, Unavailable, connect
 from spanfuse_processor.config import Config, Pricing
 from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.reading import prices_of
@@ -99,13 +99,25 @@ class LedgerLink:
 
         Raises:
             UnavailableError: the ledger does not answer.
+            SpanfuseError: it cannot be carried out.
         """
         if order.budget not in self._strict:
             return False
         try:
+            self._define_again()
             return self.ledger.order(order)
-        except LedgerError as error:
+        except Unavailable as error:
             raise UnavailableError(f"the ledger: {error}") from None
+        except LedgerError as error:
+            raise SpanfuseError(f"the ledger: {error}") from None
+
+    def _define_again(self) -> None:
+        """Where nothing is defined nothing is held back: so it is in a ledger that has lost its data between two questions."""
+        if self._strict and not self.ledger.budgets():
+            log.warning(
+                "the ledger knows no budgets; they are published, and `spanfuse budget rebuild` sets what was spent"
+            )
+            self.define()
 
     def with_holds(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Accounts with what is held for calls under way; as they are while the ledger does not answer."""
@@ -138,8 +150,9 @@ class LedgerLink:
         """What was settled, in the periods that run: scope → account → amount. None: the ledger does not answer."""
         now_ns = time.time_ns()
         try:
+            self._define_again()
             accounts = self.ledger.accounts()
-        except LedgerError as error:
+        except (LedgerError, UnavailableError) as error:
             if self.comparison.reachable or not self.comparison.at_ns:
                 log.warning("the ledger cannot be compared: %s", error)
             self.comparison = Comparison(now_ns, False)

@@ -366,6 +366,13 @@ def test_an_extension_without_an_end_lasts_to_the_end_of_the_period(ledger: Ledg
     assert not refused(ledger, "c", 1)
 
 
+@pytest.mark.parametrize("expires_at_ns", [0, 1, 999_999])
+def test_an_extension_that_ended_long_ago_is_none(ledger: Ledger, expires_at_ns: int) -> None:
+    defined(ledger, strict())
+    assert ledger.order(order("1", "extend", 4, expires_at_ns=expires_at_ns))
+    assert refused(ledger, "a", 1.1)
+
+
 def test_an_order_about_a_budget_that_is_not_defined_is_an_error(ledger: Ledger) -> None:
     defined(ledger, strict())
     with pytest.raises(LedgerError, match="no budget 'team'"):
