@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -16,7 +16,7 @@ from spanfuse_processor.hosts.board import Board
 from spanfuse_processor.serving import HttpServer
 from spanfuse_schemas import Decision
 from tests.api.test_app import OPEN, FakeProcessor
-from tests.support.loops import in_loop
+from tests.support.loops import in_loop, until
 
 REQUEST = b"GET /v1/decisions/stream HTTP/1.1\r\nHost: api\r\nAccept: text/event-stream\r\n\r\n"
 
@@ -66,14 +66,6 @@ async def event(reader: asyncio.StreamReader) -> str:
         )
         if text:
             return text
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.01)
 
 
 def decided(epoch: int, key: str = "session:x", message: str = "") -> Decision:

@@ -12,7 +12,7 @@ import pytest
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.errors import ConfigError, SpanfuseError, StateError
-from spanfuse_processor.hosts.embedded import EmbeddedHost
+from spanfuse_processor.hosts.embedded import EmbeddedHost, every
 from spanfuse_processor.telemetry import COUNTERS, FAMILIES
 from tests.support.loops import in_loop
 from tests.support.recorded import repeater
@@ -171,3 +171,21 @@ def test_the_first_of_many_problems_of_the_storage_is_logged_and_no_more(
 
     run()
     assert len([r for r in caplog.records if "sent back" in r.getMessage()]) == 1
+
+
+@in_loop
+async def test_what_is_done_from_time_to_time_goes_on_after_any_failure(caplog: pytest.LogCaptureFixture) -> None:
+    turns = 0
+    again = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal turns
+        turns += 1
+        if turns < 3:
+            raise ZeroDivisionError
+        again.set()
+
+    task = asyncio.create_task(every(0.001, work))
+    await asyncio.wait_for(again.wait(), 10)
+    task.cancel()
+    assert len(caplog.records) == 1

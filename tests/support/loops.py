@@ -18,3 +18,12 @@ def in_loop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
         asyncio.run(test(*args, **kwargs))
 
     return run
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait for a condition, 10 s at most."""
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.001)

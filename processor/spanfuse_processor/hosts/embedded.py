@@ -23,6 +23,7 @@ from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
+from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.hosts.upkeep import AT_ONCE
 from spanfuse_processor.otlp.decode import Encoding
@@ -41,8 +42,6 @@ CHECKPOINT_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 10.0
 TICK_INTERVAL_S: Final = 1.0
 """How often it is looked for budgets whose period is over, seconds; Guards know it by themselves."""
-MAX_COMPARED: Final = 10_000
-"""Scopes that only the ledger knows lately, looked up at each comparison."""
 MAX_UNKNOWN_MODELS: Final = 20
 """Unknown models named in the status, those with most calls first."""
 
@@ -61,7 +60,8 @@ class EmbeddedHost:
         self._engine: Engine | None = None
         self._receiver: OtlpReceiver | None = None
         self._api: HttpServer | None = None
-        self._ledger = LedgerLink(config) if config.extensions.ledger is not None else None
+        ledger = config.extensions.ledger
+        self._ledger = LedgerWatch(LedgerLink(config), self._compared, ledger.compare_interval_s) if ledger else None
         self._started = 0.0
         self.ready = False
         """Spans are taken."""
@@ -112,12 +112,12 @@ class EmbeddedHost:
             (EXPIRY_INTERVAL_S, self._expire),
             (TICK_INTERVAL_S, self._tick),
         ]
-        if self._ledger is not None and self._config.extensions.ledger is not None:
-            await self._define()
-            work.append((self._config.extensions.ledger.compare_interval_s, self._compare))
         self._tasks = [
-            asyncio.create_task(_every(interval_s, each), name=f"embedded-{each.__name__}") for interval_s, each in work
+            asyncio.create_task(every(interval_s, each), name=f"embedded-{each.__name__}") for interval_s, each in work
         ]
+        if self._ledger is not None:
+            await self._ledger.publish()
+            self._tasks.append(asyncio.create_task(self._ledger.run(), name="embedded-ledger"))
         self.ready = True
 
     async def stop(self) -> None:
@@ -157,30 +157,13 @@ class EmbeddedHost:
                 return
             await asyncio.sleep(0)
 
-    async def _define(self) -> None:
-        """Guards can reserve from then on. A ledger that is away must not keep spans from being taken."""
-        assert self._ledger is not None
-        try:
-            await asyncio.to_thread(self._ledger.define)
-        except UnavailableError as error:
-            log.warning("%s; budgets are published when it is back", error)
-
-    async def _compare(self) -> None:
-        link, engine = self._ledger, self._running
-        assert link is not None
-        was_away = not link.comparison.reachable
-        booked = await asyncio.to_thread(link.booked)
-        if booked is None:
-            return
-        if was_away:
-            await self._define()
-        rows = await engine.views.budgets(time.time_ns())
+    async def _compared(self, booked: Booked) -> tuple[Booked, Rows]:
+        """All of the ledger's accounts, and all that the spans tell: scopes that only the ledger knows lately are looked up."""
+        views, now_ns = self._running.views, time.time_ns()
+        rows = await views.budgets(now_ns)
         known = {row["scope"] for row in rows}
-        for at, scope in enumerate([scope for scope in booked if scope not in known][:MAX_COMPARED]):
-            rows += engine.views.accounts(scope, time.time_ns())
-            if at % 100 == 99:
-                await asyncio.sleep(0)
-        link.compare(booked, rows)
+        found = await looked_up((scope for scope in booked if scope not in known), lambda s: views.accounts(s, now_ns))
+        return booked, [*rows, *(row for more in found.values() for row in more)]
 
     async def _tick(self) -> None:
         self._running.upkeep.tick(time.time_ns())
@@ -214,14 +197,14 @@ class EmbeddedHost:
     async def order(self, order: BudgetOrder) -> Ordered:
         """Do what an operator has ordered about a budget, here and in the ledger, which goes first: it can be away."""
         if self._ledger is not None:
-            await asyncio.to_thread(self._ledger.order, order)
+            await asyncio.to_thread(self._ledger.link.order, order)
         return self._running.operator.order(order)
 
     async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
         """The accounts of one scope, or of all, in the periods that run; with what is held, where the ledger knows."""
         now_ns = time.time_ns()
         rows = self._running.views.accounts(scope, now_ns) if scope else await self._running.views.budgets(now_ns)
-        return await asyncio.to_thread(self._ledger.with_holds, rows) if self._ledger is not None else rows
+        return await asyncio.to_thread(self._ledger.link.with_holds, rows) if self._ledger is not None else rows
 
     def audit(self, limit: int) -> list[bytes]:
         """What became of operators' last orders about budgets, newest first, as JSON."""
@@ -231,7 +214,7 @@ class EmbeddedHost:
         """Set the ledger's books to what the spans tell; how many accounts."""
         if self._ledger is None:
             raise SpanfuseError("extensions.ledger is not set")
-        return await asyncio.to_thread(self._ledger.rebuild, await self._running.views.budgets(time.time_ns()))
+        return await asyncio.to_thread(self._ledger.link.rebuild, await self._running.views.budgets(time.time_ns()))
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to, with the limits recommended for its sessions."""
@@ -258,21 +241,21 @@ class EmbeddedHost:
             "half_open_breakers": breakers["half_open"],
             "streams": len(self._hub),
             "counts": engine.work.counters.as_dict() | here,
-            **({"ledger": self._ledger.comparison.as_dict()} if self._ledger is not None else {}),
+            **({"ledger": self._ledger.link.comparison.as_dict()} if self._ledger is not None else {}),
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
 
 
-async def _every(interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+async def every(interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Do it again and again; what fails is told once, and tried again."""
     told = False
     while True:
         await asyncio.sleep(interval_s)
         try:
             await work()
-        except UnavailableError as error:
+        except Exception as error:  # whatever is the matter with one turn, the next is taken
             if not told:
-                log.warning("%s", error)
+                log.warning("%s", error, exc_info=not isinstance(error, UnavailableError))
             told = True
 
 

@@ -17,9 +17,9 @@ from aiokafka import TopicPartition
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.ledger import LedgerLink
+from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.stream.host import StreamHost
-from spanfuse_processor.hosts.stream.ledger import LedgerWatch
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS
@@ -57,7 +57,7 @@ class Worker:
         self._ledger: LedgerWatch | None = None
         if ledger is not None:
             link = LedgerLink(config)
-            self._ledger = LedgerWatch(link, self.host.accounts, ledger.compare_interval_s, self._tell_now)
+            self._ledger = LedgerWatch(link, self._compared, ledger.compare_interval_s, self._tell_now)
         self._watchdog = Watchdog(kafka, self._mine, self._recovering, stuck_s=stuck_s)
         self._pulse = Pulse(stuck_s)
         self._counts = Counts()
@@ -89,6 +89,12 @@ class Worker:
     def _found(self) -> dict[str, Any]:
         ledger = self._ledger.counts() if self._ledger is not None else {}
         return {**self.host.counts(), **ledger}
+
+    async def _compared(self, booked: Booked) -> tuple[Booked, Rows]:
+        """Of the ledger's accounts, those of the partitions that are this worker's."""
+        assert self._ledger is not None
+        found = await looked_up((*self._ledger.link.named, *booked), self.host.accounts)
+        return {scope: booked.get(scope, {}) for scope in found}, [row for rows in found.values() for row in rows]
 
     async def _watch(self) -> None:
         try:
