@@ -1,8 +1,8 @@
 """Spans to calls: content-free, priced, each with the session that it belongs to. The road of a request:
 
 `logs.Joiner` adds content that came as log records → `reader.Reader` reads each span by its dialect → `request.Requests`
-finds which of them are one call (`nested`) → `late` tells whose earlier calls are → `earlier.Earlier` sends a call where its
-other spans went.
+finds which of them are one call (`nested`: `pairs` of `candidates`) → `late` tells whose earlier calls are →
+`earlier.Earlier` sends a call where its other spans went.
 """
 
 from __future__ import annotations
