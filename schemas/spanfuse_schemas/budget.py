@@ -133,9 +133,9 @@ class BudgetOrder(Record):
 
     v: int = SCHEMA_VERSION
     """Schema version."""
-    id: str
+    id: str = Field(min_length=1, max_length=256)
     """Identity under which it is carried out once."""
-    scope: str
+    scope: str = Field(min_length=1, max_length=4096)
     """Whose, such as `user:u-7` or `global:*`."""
     budget: str
     """Name of the budget."""
