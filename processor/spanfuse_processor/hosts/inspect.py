@@ -65,7 +65,7 @@ def _again(verdict: Verdict, told: set[int], place: int) -> Verdict:
 def row(verdict: Verdict) -> dict[str, Any]:
     """A span as `spanfuse inspect --format json` tells it; every key is always there.
 
-    Texts are empty where nothing is known, numbers 0, lists empty; `error`, `arguments` and `progress` are null.
+    Texts are empty where nothing is known, numbers 0, lists empty; `error` and `arguments` are null.
     """
     span, call = verdict.span, verdict.call
     error = call.error_type if call is not None else error_type(span)
