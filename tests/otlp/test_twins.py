@@ -142,3 +142,16 @@ def test_a_stream_that_is_told_of_again_with_its_usage_counts_with_it(order: int
     ended = traced(**{"gen_ai.usage.input_tokens": 9})
     used = own(id=4, at=0, lasts=2, scope="tracer")
     assert [found.tokens.input for found in calls(*[ended, used][::order])] == [100]
+
+
+@pytest.mark.parametrize("richer", ["library", "client", ""])
+def test_calls_made_at_once_that_took_the_same_each_have_their_own_second_span(richer: str) -> None:
+    found: list[Span] = []
+    for n in range(4):
+        for scope, id, at, lasts in (("library", 10, 1.0, 1.0), ("client", 20, 1.1, 0.8)):
+            asked = [says(f"Question {n}")] if scope == richer else None
+            own = {"session.id": "s"}
+            found.append(
+                chat(id=id + n, parent=1, at=at + n / 100, lasts=lasts, scope=scope, input=asked, attributes=own)
+            )
+    assert len(calls(*found)) == 4

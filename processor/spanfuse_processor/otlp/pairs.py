@@ -133,9 +133,12 @@ def unnamed(candidates: Sequence[Candidate]) -> list[Pair]:
     pairs: list[Pair] = []
     for places in alike.values():
         places.sort(key=lambda i: candidates[i].call.start_ns)
+        taken: set[int] = set()  # of calls made at once each has a span of its own
         for at, i in enumerate(places):
-            j = next((j for j in places[at + 1 : at + 1 + NEAR] if _encloses(candidates[i], candidates[j])), None)
+            near = (j for j in places[at + 1 : at + 1 + NEAR] if j not in taken)
+            j = next((j for j in near if _encloses(candidates[i], candidates[j])), None)
             if j is not None and _may_be_one(candidates[i].call, candidates[j].call):
+                taken.add(j)
                 richer = standing(candidates[i].call) >= standing(candidates[j].call)
                 pairs.append((j, i, True) if richer else (i, j, True))
     return pairs
