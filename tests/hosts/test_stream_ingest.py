@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from spanfuse_schemas import CallBatch
 from spanfuse_schemas.topics import CALLS, DEAD_LETTER, OTLP_SPANS, partition_of
 from tests.support.agents import prompt
 from tests.support.loops import in_loop
-from tests.support.recorded import chat_span, repeater, request
+from tests.support.recorded import SECOND, START_NS, chat_span, repeater, request
 
 
 class Outbox:
@@ -62,9 +63,9 @@ class Bench:
         self.commits.update(offsets)
         return True
 
-    async def take(self, offset: int, value: bytes) -> None:
+    async def take(self, offset: int, value: bytes, timestamp: float | None = 1_750_000_100.0) -> None:
         message = SimpleNamespace(
-            topic=OTLP_SPANS, partition=2, offset=offset, key=b"k", value=value, timestamp=1_750_000_100.0
+            topic=OTLP_SPANS, partition=2, offset=offset, key=b"k", value=value, timestamp=timestamp
         )
         await self.ingest.handle(message)
 
@@ -226,3 +227,15 @@ async def test_everything_that_is_counted_is_explained() -> None:
     await bench.take(0, good())
     await bench.take(1, b"garbage")
     assert {name.partition("/")[0] for name in bench.counters} <= {*COUNTERS, *FAMILIES}
+
+
+@pytest.mark.parametrize("timestamp", [None, -0.001, 0.0, time.time() + 365 * 24 * 3600])
+@in_loop
+async def test_a_message_without_a_time_or_from_the_future_is_received_now(timestamp: float | None) -> None:
+    bench = Bench()
+    now = time.time()
+    for number, at in enumerate((now - 60, now + 300 * 24 * 3600)):
+        span = chat_span(number, [("user", "x")], at=at - START_NS / SECOND, session=f"s{number}")
+        await bench.take(number, json.dumps(request(span)).encode(), timestamp)
+    ends = [call.end_ns / SECOND for sent in bench.outbox.sent for call in CallBatch.from_json(sent.value).calls]
+    assert ends == pytest.approx([now - 60, now], abs=30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -91,8 +92,7 @@ class Ingest:
 
     def _calls(self, message: Any) -> CallBatch:
         data = message.value or b""
-        # The broker's time of the message, not this worker's: the same bytes must give the same calls again.
-        received_ns = int(message.timestamp * 1000) * 1_000_000
+        received_ns = _received_ns(message)
         if message.topic == OTLP_LOGS:
             records = decode_logs(data, sniff(data))
             batch = self._normaliser.logs(records, received_ns)
@@ -120,6 +120,13 @@ class Ingest:
     def forget(self) -> None:
         """Partitions were revoked: what is not committed is delivered again, here or elsewhere."""
         self._windows.clear()
+
+
+def _received_ns(message: Any) -> int:
+    """The time of the message, not this worker's, as the same bytes must give the same calls again; this worker's where none
+    is said, or the clock of whoever wrote it is ahead: no call ends, and no budget's period, in the future."""
+    said_ns, now_ns = int((message.timestamp or 0) * 1000) * 1_000_000, time.time_ns()
+    return said_ns if 0 < said_ns <= now_ns else now_ns
 
 
 def pack(batch: CallBatch, partitions: int, counters: Counter[str]) -> Iterator[tuple[int, bytes]]:
