@@ -13,7 +13,8 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.exporters.hub import Hub
-from spanfuse_processor.hosts.engine import LARGE_BYTES, PART, Engine
+from spanfuse_processor.hosts.aside import LARGE_BYTES
+from spanfuse_processor.hosts.engine import PART, Engine
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.export import SignalName
 from spanfuse_schemas import CallBatch

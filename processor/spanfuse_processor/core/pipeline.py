@@ -59,6 +59,18 @@ class Outcome:
     orders: list[Ordered] = field(default_factory=list)
     """What became of orders about budgets."""
 
+    def counts(self) -> dict[str, int]:
+        """What hosts count of calls."""
+        return {
+            "batches": 1 if self.charges else 0,
+            "calls": self.counted,
+            "duplicates": self.duplicates,
+            "late": self.late,
+            "nested": self.nested,
+            "moved": len(self.taken) + len(self.moved),
+            "cost_nano_usd": sum(charge.cost_nano_usd for charge in self.charges if charge.scope == "global:*"),
+        }
+
 
 class _Run:
     """A batch while it is applied."""

@@ -45,7 +45,7 @@ class Applier:
     def _apply_together(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
         first = self._work.process(batch)
         second = self._work.stage.process(first.charges, self._work.scopes.load)
-        self._work.commit(first, second, counts | _counts(first, second), received_ns)
+        self._work.commit(first, second, counts | first.counts() | told(first, second), received_ns)
 
     def _apply_apart(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
         """One that cannot be applied or stored costs none of the others."""
@@ -83,16 +83,3 @@ def _by_session(batch: CallBatch) -> list[CallBatch]:
     for alias in batch.aliases:
         aliases[alias.session].append(alias)
     return [part_of(tuple(calls[session]), tuple(aliases[session])) for session in {**calls, **aliases}]
-
-
-def _counts(first: Outcome, second: ScopeOutcome) -> dict[str, int]:
-    return {
-        "batches": 1 if first.charges else 0,
-        "calls": first.counted,
-        "duplicates": first.duplicates,
-        "late": first.late,
-        "nested": first.nested,
-        "moved": len(first.taken),
-        "cost_nano_usd": sum(c.cost_nano_usd for c in first.charges if c.scope == "global:*"),
-        **told(first, second),
-    }

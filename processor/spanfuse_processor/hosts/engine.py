@@ -17,6 +17,7 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub
 from spanfuse_processor.hosts.applier import Applier, part_of
+from spanfuse_processor.hosts.aside import aside
 from spanfuse_processor.hosts.operator import Operator
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.store import Store
@@ -32,8 +33,6 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LARGE_BYTES: Final = 256 * 1024
-"""Requests above this, some hundred spans, are read on a thread: those who listen must not wait for them."""
 PART: Final = 100
 """Calls applied at once, some 10 ms."""
 MAX_UNTOLD: Final = 10_000
@@ -116,10 +115,7 @@ class Engine:
             raise DecodeError(reason) from error
 
     async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> ExportResult:
-        if len(data) > LARGE_BYTES:
-            read = await asyncio.to_thread(self._read, data, encoding, received_ns, signal)
-        else:
-            read = self._read(data, encoding, received_ns, signal)
+        read = await aside(len(data), self._read, data, encoding, received_ns, signal)
         untold, self._untold = self._untold, CallBatch()
         calls, aliases = (*untold.calls, *read.batch.calls), (*untold.aliases, *read.batch.aliases)
         try:

@@ -100,17 +100,11 @@ class Detector(Hop[CallBatch]):
 
     def _count(self, outcome: Outcome) -> None:
         counters = self._counters
-        counters["calls"] += outcome.counted
-        counters["duplicates"] += outcome.duplicates
-        counters["late"] += outcome.late
-        counters["nested"] += outcome.nested
-        counters["moved"] += len(outcome.taken) + len(outcome.moved)
+        counters.update(outcome.counts())
         counters["redelivered"] += outcome.redelivered
-        counters["batches"] += bool(outcome.charges)
         for one in outcome.orders:
             counters["budget_orders" if one.done else "refused_orders"] += 1
         self._count_found(outcome.decisions, outcome.detections)
-        counters["cost_nano_usd"] += sum(c.cost_nano_usd for c in outcome.charges if c.scope == "global:*")
 
 
 def _named(batch: CallBatch) -> list[str]:

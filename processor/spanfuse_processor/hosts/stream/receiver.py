@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError
 from aiokafka.partitioner import DefaultPartitioner
 
 from spanfuse_processor.errors import DecodeError, UnavailableError
+from spanfuse_processor.hosts.aside import aside
 from spanfuse_processor.hosts.kafka import MAX_REQUEST_BYTES, new_producer, start_client, within
 from spanfuse_processor.hosts.stream.outbox import TOO_LARGE
 from spanfuse_processor.otlp.decode import Encoding
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 ACK_TIMEOUT_S: Final = 10.0
 """How long Kafka may take to acknowledge a request until the client is told to come back, seconds."""
-LARGE_BYTES: Final = 256 * 1024
-"""Requests above this, some hundred spans, are read on a thread: detection must not wait for them."""
 MAX_PART_BYTES: Final = MAX_REQUEST_BYTES - 1024
 """Largest message that it writes."""
 
@@ -94,10 +93,7 @@ class KafkaReceiver:
         try:
             async with asyncio.timeout(ACK_TIMEOUT_S):
                 place = _partitioner(await producer.partitions_for(topic))
-                if len(data) > LARGE_BYTES:
-                    parts = await asyncio.to_thread(split, data, encoding, place, MAX_PART_BYTES)
-                else:
-                    parts = split(data, encoding, place, MAX_PART_BYTES)
+                parts = await aside(len(data), split, data, encoding, place, MAX_PART_BYTES)
                 self._counters["dropped_records"] += parts.left_out
                 if any(len(part) > MAX_PART_BYTES for _, part in parts.found):
                     raise _too_large(data)
