@@ -6,7 +6,7 @@ is added to its own period and never to the one that runs; what is older than th
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from spanfuse_schemas import Budget, BudgetOrder
 from spanfuse_schemas.budget import NANO
@@ -165,6 +165,21 @@ class Accounts:
         if self.limits or any(until == FOREVER_NS for found in self.extended.values() for _, until in found):
             return _YEAR_S
         return max((_LASTS_S[slot[:1]] for slot in self.sums), default=0.0)
+
+
+class Holder(Protocol):
+    """A scope or a session."""
+
+    budgets: Accounts | None
+
+
+def accounts_of(holder: Holder, now_ns: int) -> Accounts:
+    """The accounts of a scope or a session, which has some from the first use on; by a time that never goes back."""
+    accounts = holder.budgets
+    if accounts is None:
+        accounts = holder.budgets = Accounts()
+    accounts.clock_ns = max(accounts.clock_ns, now_ns)
+    return accounts
 
 
 def _accounts(fields: list[int]) -> list[Account]:

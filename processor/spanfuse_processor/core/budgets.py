@@ -81,6 +81,11 @@ def exhausted(accounts: Accounts, budget: Budget) -> bool:
     return accounts.spent(budget, budget.period_at(accounts.clock_ns)) >= accounts.limit(budget)
 
 
+def asking(accounts: Accounts, shares: Iterable[Share]) -> list[Share]:
+    """The budgets that hold somebody back: all of their running period is spent."""
+    return [s for s in shares if s.budget.mode in ("block", "nudge") and exhausted(accounts, s.budget)]
+
+
 def spent_up(accounts: Accounts, share: Share) -> Finding:
     """That all of the running period is spent, as a block tells it."""
     period = share.budget.period_at(accounts.clock_ns)

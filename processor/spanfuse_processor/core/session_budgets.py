@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from spanfuse_processor.core import breaker, budgets
-from spanfuse_processor.core.accounts import Account, Accounts
+from spanfuse_processor.core.accounts import Account, accounts_of
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.circuit import Mode
 from spanfuse_processor.core.detectors import budget_session
@@ -37,8 +37,7 @@ class SessionBudgets:
         shares = self._book.of("session", session.key)
         if not shares:
             return []
-        accounts = session.budgets = session.budgets or Accounts()
-        accounts.clock_ns = max(accounts.clock_ns, call.end_ns)
+        accounts = accounts_of(session, call.end_ns)
         amounts = call.cost_nano_usd, call.tokens.input + call.tokens.output, calls
         found: list[Finding] = []
         for share in shares:
@@ -53,7 +52,7 @@ class SessionBudgets:
         if accounts is None or not shares:
             return None
         accounts.clock_ns = max(accounts.clock_ns, now_ns)
-        asking = [s for s in shares if s.budget.mode in ("block", "nudge") and budgets.exhausted(accounts, s.budget)]
+        asking = budgets.asking(accounts, shares)
         if not asking:
             return None
         share = max(asking, key=lambda s: (s.budget.mode == "block", s.budget.period_at(accounts.clock_ns).end_ns))
@@ -72,8 +71,7 @@ class SessionBudgets:
         if share is None or not (session.calls or session.tools):
             why = f"no budget {order.budget} holds for {order.scope}" if share is None else "nothing is known of it"
             return Ordered(order, False, why), []
-        accounts = session.budgets = session.budgets or Accounts()
-        accounts.clock_ns = max(accounts.clock_ns, order.at_ns)
+        accounts = accounts_of(session, order.at_ns)
         done = accounts.carry_out(order, share.budget)
         told: list[Decision] = []
         if done:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spanfuse_processor.core import budgets
-from spanfuse_processor.core.accounts import Accounts
+from spanfuse_processor.core.accounts import Accounts, accounts_of
 from spanfuse_processor.core.circuit import Mode, over
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.scopes.state import ScopeState
@@ -23,8 +23,7 @@ Shares = Sequence[Share]
 
 def spend(state: ScopeState, shares: Shares, charge: Charge) -> list[Finding]:
     """Add a charge to the accounts: what is told of it."""
-    accounts = state.budgets = state.budgets or Accounts()
-    accounts.clock_ns = max(accounts.clock_ns, charge.at_ns)
+    accounts = accounts_of(state, charge.at_ns)
     parts = [*budgets.parts_of(charge)]
     found: list[Finding] = []
     for share in shares:
@@ -40,8 +39,7 @@ def spend(state: ScopeState, shares: Shares, charge: Charge) -> list[Finding]:
 
 def look(state: ScopeState, shares: Shares, now_ns: int) -> list[Finding]:
     """Time has passed, or a limit has changed: what is told of the running periods."""
-    accounts = state.budgets = state.budgets or Accounts()
-    accounts.clock_ns = max(accounts.clock_ns, now_ns)
+    accounts = accounts_of(state, now_ns)
     return [
         found
         for share in shares
@@ -51,8 +49,7 @@ def look(state: ScopeState, shares: Shares, now_ns: int) -> list[Finding]:
 
 def carry_out(state: ScopeState, order: BudgetOrder, budget: Budget) -> bool:
     """Do what an operator has ordered; false if it was done before."""
-    accounts = state.budgets = state.budgets or Accounts()
-    accounts.clock_ns = max(accounts.clock_ns, order.at_ns)
+    accounts = accounts_of(state, order.at_ns)
     if not accounts.carry_out(order, budget):
         return False
     budgets.untell(accounts, budget, budget.period_at(accounts.clock_ns))
@@ -65,9 +62,7 @@ def begin_anew(state: ScopeState, shares: Shares, now_ns: int) -> list[str]:
     if accounts is None:
         return []
     accounts.clock_ns = max(accounts.clock_ns, now_ns)
-    emptied = [
-        s.budget for s in shares if s.budget.mode in ("block", "nudge") and budgets.exhausted(accounts, s.budget)
-    ]
+    emptied = [share.budget for share in budgets.asking(accounts, shares)]
     for budget in emptied:
         accounts.empty(budget, budget.period_at(accounts.clock_ns))
     return [budget.name for budget in emptied]
@@ -109,7 +104,7 @@ def _block(state: ScopeState, shares: Shares, at_ns: int, mode: Mode) -> Decisio
     accounts = state.budgets
     if accounts is None:
         return None
-    asking = [s for s in shares if s.budget.mode in ("block", "nudge") and budgets.exhausted(accounts, s.budget)]
+    asking = budgets.asking(accounts, shares)
     if not asking:
         return None
     share = max(asking, key=lambda s: _weight(s, accounts))
