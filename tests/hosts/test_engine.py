@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -219,7 +218,7 @@ def test_a_large_request_is_applied_in_parts_and_counts_once(host: Host) -> None
 def test_a_sender_that_gives_up_on_a_large_request_leaves_no_reader_behind(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reading, read = threading.Event(), host.engine._read
+    reading, another, read = threading.Event(), threading.Event(), host.engine._read
     readers = 0
 
     def slow(*request: Any) -> Any:
@@ -227,7 +226,7 @@ def test_a_sender_that_gives_up_on_a_large_request_leaves_no_reader_behind(
         readers += 1
         assert readers == 1
         reading.set()
-        time.sleep(0.1)
+        assert another.wait(10)
         readers -= 1
         return read(*request)
 
@@ -238,7 +237,10 @@ def test_a_sender_that_gives_up_on_a_large_request_leaves_no_reader_behind(
         first = asyncio.create_task(host.engine.ingest(data, "json", START_NS))
         await asyncio.to_thread(reading.wait, 10)
         first.cancel()
-        await host.engine.ingest(data, "json", START_NS)
+        second = asyncio.create_task(host.engine.ingest(data, "json", START_NS))
+        await asyncio.sleep(0)  # the second has come, and waits
+        another.set()
+        await second
         assert first.cancelled()
 
     asyncio.run(give_up_and_come_again())
