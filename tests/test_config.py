@@ -215,7 +215,7 @@ BAD: dict[str, tuple[str, list[str]]] = {
         "pricing:\n  models:\n    gpt-x:\n      input_usd_per_mtok: 3\n",
         ["file.yaml:3: pricing.models.gpt-x.output_usd_per_mtok: Field required"],
     ),
-    (
+    "a price beyond a dollar a token": (
         "pricing:\n  models:\n    gpt-x: {input_usd_per_mtok: 1.0e300, output_usd_per_mtok: 1}\n",
         ["file.yaml:3: pricing.models.gpt-x.input_usd_per_mtok: Input should be less than or equal to 1000000"],
     ),

@@ -52,23 +52,23 @@ class Identity(Section):
 class ModelPricing(Section):
     """The price of a model, USD per million tokens."""
 
-    input_usd_per_mtok: float = Field(ge=0, le=1e6, allow_inf_nan=False)
+    input_usd_per_mtok: float = Field(ge=0, le=1_000_000, allow_inf_nan=False)
     """Input tokens."""
-    output_usd_per_mtok: float = Field(ge=0, le=1e6, allow_inf_nan=False)
+    output_usd_per_mtok: float = Field(ge=0, le=1_000_000, allow_inf_nan=False)
     """Output tokens."""
-    cache_read_usd_per_mtok: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
+    cache_read_usd_per_mtok: float | None = Field(default=None, ge=0, le=1_000_000, allow_inf_nan=False)
     """Input tokens read from the provider's cache. Default: as input."""
-    cache_write_usd_per_mtok: float | None = Field(default=None, ge=0, le=1e6, allow_inf_nan=False)
+    cache_write_usd_per_mtok: float | None = Field(default=None, ge=0, le=1_000_000, allow_inf_nan=False)
     """Input tokens written to the provider's cache. Default: as input."""
 
 
 class Pricing(Section):
     """What calls cost that do not report their cost. List prices of known models are built in."""
 
-    fallback_input_usd_per_mtok: float = Field(default=5.0, ge=0, le=1e6, allow_inf_nan=False)
+    fallback_input_usd_per_mtok: float = Field(default=5.0, ge=0, le=1_000_000, allow_inf_nan=False)
     """Input tokens of a model without a known price, USD per million. Default 5, as the large models of 2025 cost: too
     high is noticed, too low is paid."""
-    fallback_output_usd_per_mtok: float = Field(default=15.0, ge=0, le=1e6, allow_inf_nan=False)
+    fallback_output_usd_per_mtok: float = Field(default=15.0, ge=0, le=1_000_000, allow_inf_nan=False)
     """Output tokens of a model without a known price, USD per million."""
     models: dict[str, ModelPricing] = Field(default_factory=dict)
     """Model, or `provider/model`, → the price to use in place of the list price, or of none."""
