@@ -14,7 +14,20 @@ from spanfuse_processor.cli import cli
 from spanfuse_processor.cli.docs import markdown
 from tests.cli.conftest import Spanfuse
 
-COMMANDS = ["up", "worker", "topics", "validate", "demo", "status", "reset", "budget", "tail", "inspect", "doctor", "replay"]
+COMMANDS = [
+    "up",
+    "worker",
+    "topics",
+    "validate",
+    "demo",
+    "status",
+    "reset",
+    "budget",
+    "tail",
+    "inspect",
+    "doctor",
+    "replay",
+]
 
 
 def commands(group: click.Group = cli, *names: str) -> Iterator[tuple[str, ...]]:

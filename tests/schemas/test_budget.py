@@ -81,7 +81,9 @@ def test_what_follows_from_a_budget_is_worked_out_once_and_never_for_a_copy_with
     assert (other.unit, other.limit, other.levels, other.slot) == ("steps", 7, (10_000,), "tsuser")
 
 
-@pytest.mark.parametrize("wrong", [{"id": ""}, {"id": "i" * 257}, {"scope": "s" * 4097}, {"at_ns": -1}, {"at_ns": 2**63}])
+@pytest.mark.parametrize(
+    "wrong", [{"id": ""}, {"id": "i" * 257}, {"scope": "s" * 4097}, {"at_ns": -1}, {"at_ns": 2**63}]
+)
 def test_an_order_is_small_and_of_a_time(wrong: dict[str, Any]) -> None:
     """Its id is kept with the account, to carry it out once."""
     known = {"id": "o", "scope": "user:u", "budget": "user", "action": "reset", "at_ns": 1}

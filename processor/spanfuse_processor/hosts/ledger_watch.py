@@ -72,7 +72,9 @@ class LedgerWatch:
             await self._compare()
         except Exception as error:  # whatever is the matter with one look, the next is taken
             if not self._failed:
-                log.warning("the ledger cannot be compared: %s", error, exc_info=not isinstance(error, UnavailableError))
+                log.warning(
+                    "the ledger cannot be compared: %s", error, exc_info=not isinstance(error, UnavailableError)
+                )
             self._failed = True
 
     async def _compare(self) -> None:
