@@ -207,7 +207,6 @@ def test_what_comes_after_its_ancestor_was_heard_of_elsewhere_goes_where_it_belo
 
 
 def test_a_parent_that_never_comes_holds_nothing_up() -> None:
-    """R094."""
     host = Host()
     asked = [{"role": "user", "parts": [{"type": "text", "content": "Where is my parcel?"}]}]
     for i in range(4):

@@ -577,7 +577,6 @@ class TestNested:
         assert len(calls(chat(id=2, parent=1, at=1, attributes=inner), chat(id=1, lasts=3, attributes=outer))) == 2
 
     def test_the_inner_span_knows_the_tokens_best(self) -> None:
-        """R080."""
         (found,) = self.pair({"gen_ai.usage.cache_read.input_tokens": 90}, {})
         assert (found.span_id[-1], found.tokens.input, found.tokens.cache_read) == ("1", 100, 90)
 
@@ -586,7 +585,6 @@ class TestNested:
         assert [(c.error_type, c.tokens.input) for c in self.pair(failed, {})] == [("500", 0), ("", 100)]
 
     def test_a_span_recorded_twice_under_two_ids_counts_once(self) -> None:
-        """R082."""
         using = normaliser()
         assert len(calls(chat(id=1, parent=9), chat(id=2, parent=9), using=using)) == 1
         assert using.counters["nested"] == 1
@@ -603,7 +601,6 @@ class TestNested:
         assert len(calls(*(chat(id=i, at=i, attributes=same) for i in range(1, 6)))) == 5
 
     def test_a_model_span_around_a_whole_loop_only_sums_it_up(self) -> None:
-        """R077, R078."""
         inner = [chat(id=i, parent=1, at=i, attributes={"gen_ai.response.id": f"r{i}"}) for i in range(2, 5)]
         assert [c.span_id[-1] for c in calls(*inner, chat(id=1, lasts=9))] == ["2", "3", "4"]
 

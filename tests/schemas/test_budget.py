@@ -28,7 +28,6 @@ def test_an_identity_never_seen_has_the_default_and_one_that_is_named_its_own() 
 
 
 def test_budgets_of_all_scopes_units_and_periods_hold_together() -> None:
-    """R059."""
     book = BudgetBook(
         [
             budget("user"),

@@ -161,7 +161,6 @@ def test_whoever_is_paused_resumes_once_the_limit_is_raised(guard: Guard, sqlite
 
 
 def test_a_user_never_seen_has_the_default_budget_from_the_first_call_on(sqlite: Ledger) -> None:
-    """R051."""
     defined(sqlite, strict(limit_usd=1e-9))
     guard = guarded(sqlite)
     for _ in range(8):
@@ -181,7 +180,6 @@ def test_identity_comes_from_the_block_around_the_call(sqlite: Ledger) -> None:
 
 
 def test_a_call_without_a_session_is_under_the_budget_of_its_trace_as_session(sqlite: Ledger) -> None:
-    """R134."""
     defined(sqlite, strict("session", "session", limit_steps=5))
     guard = guarded(sqlite)
     for _ in range(5):
@@ -260,7 +258,6 @@ def test_editions_of_a_model_have_its_price(sqlite: Ledger, name: str) -> None:
 
 
 def test_one_id_is_one_call(guard: Guard, sqlite: Ledger) -> None:
-    """R054."""
     for _ in range(3):
         with guard.spend(user="u", cost_usd=40, call_id="request-1"):
             pass
