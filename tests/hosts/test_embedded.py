@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.errors import ConfigError, SpanfuseError, StateError
 from spanfuse_processor.hosts.embedded import EmbeddedHost, every
 from spanfuse_processor.telemetry import COUNTERS, FAMILIES
+from spanfuse_schemas import BudgetOrder
 from tests.support.loops import in_loop
 from tests.support.recorded import repeater
 
@@ -60,6 +62,22 @@ async def test_the_status_tells_version_mode_ports_and_all_that_is_counted() -> 
     assert status["version"]
     assert set(status["counts"]) == {*COUNTERS, *FAMILIES}
     assert (status["counts"]["calls"], status["counts"]["detections"]) == (3, {"repeat.prompt": 1})
+
+
+@in_loop
+async def test_an_order_about_a_budget_is_of_now_whatever_the_operator_s_clock_says() -> None:
+    host = EmbeddedHost(config(budgets={"user/daily": {"limit_steps": 5, "period": "daily"}}))
+    await host.start()
+    try:
+        for at_ns, limit in ((1, 6), (2**63 - 1, 7)):
+            order = BudgetOrder(
+                id=str(at_ns), scope="user:u", budget="user/daily", action="extend", amount=1, at_ns=at_ns
+            )
+            done = await host.order(order)
+            assert (done.account["limit"], done.account["period_end_ns"] > time.time_ns()) == (limit, True)
+            assert [row["limit"] for row in await host.budgets("user:u")] == [limit]
+    finally:
+        await host.stop()
 
 
 @in_loop

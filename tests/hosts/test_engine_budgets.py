@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,18 +112,6 @@ def test_orders_are_carried_out_at_once_and_stored(host: Host) -> None:
     assert host.blocked() == ["team:t"]
     assert host.engine.views.accounts("user:u", START_NS)[0]["limit"] == 5
     assert host.engine.work.scopes.known("user:never-seen") is None
-
-
-def test_an_order_from_a_clock_that_is_ahead_ends_no_period(host: Host) -> None:
-    for at_ns in (time.time_ns() + 365 * DAY * SECOND, 2**63 - 1):
-        assert host.order("user:u", "user/daily", "extend", 1, at_ns=at_ns)
-    spent_ns = time.time_ns()
-    for _ in range(5):
-        host.count += 1
-        span = chat_span(host.count, [("user", f"Ask {host.count}.")], at=(spent_ns - START_NS) / SECOND)
-        span["attributes"].append(attribute("user.id", "u"))
-        asyncio.run(host.engine.ingest(json.dumps(request(span)).encode(), "json", spent_ns))
-    assert "user:u" in host.blocked()
 
 
 def test_an_extension_that_ends_blocks_with_the_next_tick(host: Host) -> None:

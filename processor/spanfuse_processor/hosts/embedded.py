@@ -195,7 +195,9 @@ class EmbeddedHost:
         return self._running.operator.reset(key, actor, time.time_ns())
 
     async def order(self, order: BudgetOrder) -> Ordered:
-        """Do what an operator has ordered about a budget, here and in the ledger, which goes first: it can be away."""
+        """Do what an operator has ordered about a budget, here and in the ledger, which goes first: it can be away. It is of
+        now, whatever the operator's clock says, so that both find it in the same period."""
+        order = order.model_copy(update={"at_ns": time.time_ns()})
         if self._ledger is not None:
             await asyncio.to_thread(self._ledger.link.order, order)
         return self._running.operator.order(order)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.core.pipeline import Outcome
 from spanfuse_processor.core.scopes.stage import ScopeOutcome
-from spanfuse_processor.hosts.timely import timely
 from spanfuse_processor.hosts.workspace import Workspace, told
 from spanfuse_schemas import BudgetOrder, CallBatch, Decision
 
@@ -62,7 +59,6 @@ class Operator:
             UnavailableError: the storage failed; nothing is changed.
         """
         work, first, second = self._work, Outcome(), ScopeOutcome()
-        order = timely(order, time.time_ns())
         with work.together():
             if order.scope.startswith("session:"):
                 first = work.process(CallBatch.model_construct(orders=(order,)))
