@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from spanfuse_processor.otlp import traces
 from spanfuse_processor.otlp.span import Span
 from tests.core.test_belated import EACH_NANO_USD, Host, agent
 from tests.otlp.fixtures import chat, says, span
@@ -58,3 +59,14 @@ def test_what_holds_the_sum_of_two_calls_is_none_of_them_nor_is_what_holds_it(sh
         for request in requests:
             host.take(request)
         assert (host.counted, host.charged["user:u"]) == (2, 2 * EACH_NANO_USD)
+
+
+def test_a_call_of_a_trace_too_large_to_be_remembered_is_charged_to_its_user_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traces, "MAX_SPANS_PER_TRACE", 8)
+    host = Host()
+    for _ in range(3):
+        host.take([chat(id=10 + n, parent=1, at=1 + n, lasts=0.5) for n in range(20)])
+    host.take([agent()])
+    assert (host.counted, host.calls["user:u"]) == (20, 20)

@@ -21,6 +21,8 @@ def remember(trace: Trace, call: Call) -> None:
     unnamed = call.session_source == "trace"
     if not (unnamed or not call.user or not call.team) or not call.parent_span_id:
         return
+    if any(known.span_id == call.span_id for known in trace.open):
+        return  # of a trace too large to remember which of its spans have come before
     tokens = call.tokens
     trace.open.append(
         Open(
