@@ -7,6 +7,7 @@ holds the way: what comes later of the same stretch of time is handed on.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from collections.abc import Collection
 from typing import Final
 
 from spanfuse_processor.core import circuit
@@ -24,7 +25,7 @@ from spanfuse_processor.core.session import (
 )
 from spanfuse_processor.core.steps import RING, Steps
 from spanfuse_processor.core.turn import Turn
-from spanfuse_schemas import Alias, Call, Decision, Moved
+from spanfuse_schemas import Alias, Call, Decision, Moved, Policy
 from spanfuse_schemas.fingerprint import exact_hash
 
 MAX_WAYS: Final = 8
@@ -63,11 +64,8 @@ def leave(state: SessionState, alias: Alias, mode: Mode) -> tuple[Moved | None, 
     return moved, told
 
 
-def arrive(state: SessionState, moved: Moved, mode: Mode, wait_s: float) -> list[Decision] | None:
+def arrive(state: SessionState, moved: Moved, policy: Policy) -> list[Decision] | None:
     """Take in what was counted elsewhere; steps stand in the order of their ends.
-
-    Args:
-        wait_s: who asks again later than that, seconds, merely waits.
 
     Returns:
         What that changes about the breaker; none if it had arrived before.
@@ -79,14 +77,15 @@ def arrive(state: SessionState, moved: Moved, mode: Mode, wait_s: float) -> list
     identity = int(exact_hash(f"{moved.origin}@{moved.at_ns}"), 16)
     if state.seen.add(identity, moved.at_ns) == "duplicate":
         return None
-    _add_up(state, other)
+    rules = policy.rules
+    _add_up(state, other, rules.limits.max_tool_calls)
     state.steps = _together(state.steps, other.steps)
     state.prompts = _together(state.prompts, other.prompts)
     state.recent.extend(other.recent)
     state.seen.extend(other.seen)
     for agent, run in other.lanes.items():
         if agent in state.lanes:
-            state.lanes[agent] = _one_run(state.lanes[agent], run, wait_s)
+            state.lanes[agent] = _one_run(state.lanes[agent], run, rules.repeat_prompt.wait_s)
         elif len(state.lanes) < MAX_LANES:
             state.lanes[agent] = run
     if state.budgets is not None and other.budgets is not None:
@@ -100,10 +99,10 @@ def arrive(state: SessionState, moved: Moved, mode: Mode, wait_s: float) -> list
             state.roster = other.roster
         state.roster.first = first or other.roster.first
     state.last_ns = max(state.last_ns, other.last_ns)
-    return _held(state, other, mode)
+    return _held(state, other, policy.mode)
 
 
-def _add_up(state: SessionState, other: SessionState) -> None:
+def _add_up(state: SessionState, other: SessionState, capped: Collection[str]) -> None:
     state.calls += other.calls
     state.tools += other.tools
     state.tokens += other.tokens
@@ -114,7 +113,7 @@ def _add_up(state: SessionState, other: SessionState) -> None:
     state.open_tools = state.open_tools or other.open_tools
     for counts, more in ((state.tool_actions, other.tool_actions), (state.tool_spans, other.tool_spans)):
         for tool, count in more.items():
-            name = tool if tool in counts or len(counts) < MAX_TOOLS else OTHER
+            name = tool if tool in counts or tool in capped or len(counts) < MAX_TOOLS else OTHER
             counts[name] = counts.get(name, 0) + count
     for key, at_ns in other.fired.items():
         state.fired[key] = max(at_ns, state.fired.get(key, 0))

@@ -42,8 +42,6 @@ class Outcome:
     """Calls whose span the session had counted before."""
     late: int = 0
     """Calls that ended before all that the session remembers: duplicates, or too late to tell."""
-    corrected: Call | None = None
-    """What the call at hand has cost more than the estimate of it that was counted."""
     nested: int = 0
     """Calls of which another span had told before."""
     redelivered: int = 0
@@ -209,7 +207,7 @@ class Pipeline:
         state, policy = run.state(moved.session), self._policy
         if state is None:
             return
-        told = moving.arrive(state, moved, policy.mode, policy.rules.repeat_prompt.wait_s)
+        told = moving.arrive(state, moved, policy)
         if told is None:
             return
         run.out.decisions += told
@@ -220,7 +218,7 @@ class Pipeline:
     def step(self, session: SessionState, call: Call) -> Outcome:
         """Apply one call to its session; what it costs others is the batch's affair."""
         out = Outcome()
-        if self._apply(session, call, out):
+        if self._apply(session, call, out, Ledger()):
             out.touched[session.key] = session
         return out
 
@@ -229,12 +227,8 @@ class Pipeline:
         out, ledger = run.out, run.ledger
         decision, told, owner = session.decision, len(out.detections), owner_of(session)
         counted = out.counted
-        if not self._apply(session, call, out):
+        if not self._apply(session, call, out, ledger):
             return False
-        if out.corrected is not None:
-            ledger.more(out.corrected)
-            self._spend(session, out.corrected, out, calls=0)
-            out.corrected = None
         if call.kind == "llm" and out.counted > counted:
             ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
         if len(out.detections) > told:
@@ -249,7 +243,7 @@ class Pipeline:
         session.forget()
         return decision
 
-    def _apply(self, session: SessionState, call: Call, out: Outcome) -> bool:
+    def _apply(self, session: SessionState, call: Call, out: Outcome, ledger: Ledger) -> bool:
         # Span ids are unique within a trace only.
         status = session.seen.add(int(call.span_id, 16) ^ int(call.trace_id[:16], 16), call.end_ns)
         if status != "new":
@@ -268,7 +262,10 @@ class Pipeline:
             if known is not None:
                 out.nested += 1
                 known.also = counted.span
-                out.corrected = correct(session, call, known)
+                more = correct(session, call, known)
+                if more is not None:
+                    ledger.more(more)
+                    self._spend(session, more, out, calls=0)
                 self._complete(session, call, known, out)
                 return True
             session.recent.add(counted)
