@@ -112,7 +112,7 @@ class Spending:
         return amounts_of(self._asked["model"], tokens, self._guard._price, book.definitions if book else None)
 
     def _begin(self) -> bool:
-        """Check, and estimate; whether there is anything to reserve."""
+        """Check; whether there is a ledger to reserve from."""
         self._call = call(_overlaid(self._names) if self._names else None)
         self._call.__enter__()
         self.verdict = self._guard.check(messages=self._asked["messages"], prompt=self._asked["prompt"])
@@ -120,7 +120,6 @@ class Spending:
             return False
         try:
             self._who = _whose(IDENTITY.get())
-            self._estimate()
         except Exception:
             self._guard._failed()
             return False
@@ -148,9 +147,12 @@ class Spending:
     def __enter__(self) -> Spending:
         try:
             if self._begin():
-                assert self._guard._purse is not None
+                purse = self._guard._purse
+                assert purse is not None
                 try:
-                    self._admitted(self._guard._purse.reserve(self.call_id, self._who, self.estimate, self._enforced()))
+                    purse.know()
+                    self._estimate()
+                    self._admitted(purse.reserve(self.call_id, self._who, self.estimate, self._enforced()))
                 except Exception as error:
                     self._refused(error)
         except BaseException:
@@ -161,11 +163,12 @@ class Spending:
     async def __aenter__(self) -> Spending:
         try:
             if self._begin():
-                assert self._guard._purse is not None
+                purse = self._guard._purse
+                assert purse is not None
                 try:
-                    self._admitted(
-                        await self._guard._purse.areserve(self.call_id, self._who, self.estimate, self._enforced())
-                    )
+                    await purse.aknow()
+                    self._estimate()
+                    self._admitted(await purse.areserve(self.call_id, self._who, self.estimate, self._enforced()))
                 except Exception as error:
                     self._refused(error)
         except BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import logging
 import threading
@@ -88,6 +89,19 @@ class Purse:
     def pending(self) -> int:
         """Settlements that wait for the ledger."""
         return len(self._bills)
+
+    def know(self) -> None:
+        """Read the definitions if none are known: the first estimate, too, is made with their prices."""
+        if self.ledger.book is None and not self.away:
+            try:
+                self.ledger.budgets()
+            except Unavailable as error:
+                self._lose(error)
+
+    async def aknow(self) -> None:
+        """The same, awaited."""
+        if self.ledger.book is None and not self.away:
+            await asyncio.to_thread(self.know)
 
     def reserve(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
         """Hold an estimate.

@@ -250,6 +250,21 @@ def test_a_model_that_nobody_knows_has_the_fallback_price(sqlite: Ledger) -> Non
         assert call.estimate.usd == nano(5 + 1.5)
 
 
+def test_the_first_call_of_a_process_is_estimated_at_the_published_price_too(sqlite: Ledger, tmp_path: Path) -> None:
+    """At the fallback's of 15 dollars per million tokens it would not fit."""
+    defined(sqlite, strict(limit_usd=0.001), prices={"m": (nano(1), nano(1))})
+
+    async def first() -> None:
+        guard = guarded(SqliteLedger(tmp_path / "l.sqlite"))
+        async with guard.spend(model="m", user="u", max_output_tokens=500) as call:
+            assert call.estimate.usd == nano(0.0005)
+            call.settle(cost_usd=0)
+
+    asyncio.run(first())
+    with guarded(SqliteLedger(tmp_path / "l.sqlite")).spend(model="m", user="u", max_output_tokens=500) as call:
+        assert call.estimate.usd == nano(0.0005)
+
+
 @pytest.mark.parametrize("name", ["gpt-4o-2024-08-06", "openai/gpt-4o", "GPT-4o-latest", "vendor/gpt-4o-20240806-v2:0"])
 def test_editions_of_a_model_have_its_price(sqlite: Ledger, name: str) -> None:
     defined(sqlite, strict(limit_usd=100), prices={"gpt-4o": (10**15, 10**15), "gpt-4": (1, 1)})
