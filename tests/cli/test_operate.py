@@ -56,6 +56,28 @@ def test_status_shows_the_counters_and_the_breakers(spanfuse: Spanfuse, api: Fak
     assert "session:a/b" in result.stdout
 
 
+def test_status_fits_80_columns_and_shows_keys_in_full_and_what_was_counted(
+    spanfuse: Spanfuse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    key = f"session:trace:{'0123456789abcdef' * 2}"
+    decision = {k: v for k, v in OPEN.items() if k != "mode"} | {"key": key, "message": "The same prompt again. " * 8}
+    status = {"streams": 0, "counts": {"calls": 12, "late": 0}, "ledger": {"most": [{"account": "team:a", "spans": 7}]}}
+    with FakeApi(
+        {("GET", "/v1/status"): (200, status), ("GET", "/v1/decisions"): (200, {"decisions": [decision]})}
+    ) as api:
+        lines = [line.strip() for line in spanfuse("status", "--api", api.url).stdout.splitlines()]
+    assert max(map(len, lines)) <= 80
+    shown = {words[0]: words[1] for line in lines if len(words := line.split()) == 2}
+    assert shown == {
+        "streams": "0",
+        "counts.calls": "12",
+        "ledger.most.0.account": "team:a",
+        "ledger.most.0.spans": "7",
+    }
+    assert lines[lines.index(key) + 1].startswith("block (open, observe) repeat.prompt: The same prompt again.")
+
+
 def test_status_as_json_is_one_document(spanfuse: Spanfuse, api: FakeApi) -> None:
     shown = json.loads(spanfuse("status", "--api", api.url, "--format", "json").stdout)
     assert shown["status"]["mode"] == "enforce"

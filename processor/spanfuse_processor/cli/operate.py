@@ -35,7 +35,7 @@ MAX_ROWS: Final = 20
 def status(key: str | None, api_url: str, output: str) -> None:
     """Show what a running `spanfuse up` has seen, and the breakers that are not closed.
 
-    With a KEY, that breaker alone: exit code 1 if it refuses calls.
+    Counters of 0 are in JSON alone. With a KEY, that breaker alone: exit code 1 if it refuses calls.
 
     \b
     Examples:
@@ -106,6 +106,7 @@ def describe(decision: dict[str, Any]) -> str:
 
 
 def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
+    from rich.padding import Padding
     from rich.text import Text
 
     from spanfuse_processor.cli.tables import PipedConsole, table
@@ -118,23 +119,26 @@ def _print_status(found: Any, decisions: list[dict[str, Any]]) -> None:
     if not decisions:
         console.print("No breaker is open.")
         return
-    columns = ("key", "state", "action", "mode", "rule", "message")
-    breakers = table("Breakers", "key", *(f"={c}" for c in columns[1:-1]), "message")
+    console.print("Breakers", style="bold")
     newest = sorted(decisions, key=lambda decision: int(decision["issued_at_ns"]), reverse=True)
     for decision in newest[:MAX_ROWS]:
-        breakers.add_row(*(Text(printable(str(decision.get(column, "")))) for column in columns))
-    console.print(breakers)
+        key, _, rest = describe(decision).partition(" ")
+        console.print(Padding(Text(key, overflow="fold"), (1, 0, 0, 2)))
+        console.print(Padding(Text(rest), (0, 0, 0, 4)))
     if len(decisions) > MAX_ROWS:
         console.print(f"… and {len(decisions) - MAX_ROWS} older; all are in --format json.")
 
 
-def _flat(value: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+def _flat(value: dict[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Names and values in lines; what was counted not once is left to JSON."""
     rows = []
     for name, inner in value.items():
-        if isinstance(inner, dict):
+        if isinstance(inner, list):
+            rows += _flat(dict(enumerate(inner)), f"{prefix}{name}.")
+        elif isinstance(inner, dict):
             rows += _flat(inner, f"{prefix}{name}.")
-        else:
-            rows.append((prefix + name, str(inner)))
+        elif inner or not prefix.startswith("counts."):
+            rows.append((f"{prefix}{name}", str(inner)))
     return rows
 
 
