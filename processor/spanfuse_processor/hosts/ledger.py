@@ -33,7 +33,8 @@ class Comparison:
 
     at_ns: int = 0
     """When it was made, nanoseconds since the Unix epoch; 0: never."""
-    reachable: bool = False
+    reachable: bool | None = None
+    """None: it has not been asked yet."""
     accounts: int = 0
     """Accounts compared."""
     differing: int = 0
