@@ -5,6 +5,7 @@ Prints the two environment variables that make the tests and the benches use the
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import logging
 import signal
@@ -15,6 +16,7 @@ from tests.services.choose import start_kafka, start_redis
 
 def main() -> None:
     """Start both, print their addresses, and end them on SIGINT or SIGTERM."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     end = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
