@@ -68,7 +68,7 @@ async def test_budgets_are_published_once_and_what_was_settled_is_compared_all_t
 async def test_a_ledger_that_was_away_is_told_the_budgets_when_it_is_back() -> None:
     link = FakeLink()
     link.away = True
-    told: list[bool] = []
+    told: list[bool | None] = []
     async with watched(link, both, lambda: told.append(link.comparison.reachable)) as watch:
         await until(lambda: told)
         assert (link.published, link.compared, watch.counts()["ledger"]["reachable"]) == (0, [], False)
