@@ -21,6 +21,12 @@ def test_a_prompt_that_starts_when_the_last_one_ended_is_the_next_and_one_before
     assert rules_of([prompt("again", at=i, lasts=1.01) for i in range(3)]) == []
 
 
+def test_where_spans_start_on_whole_milliseconds_less_than_one_is_no_overlap() -> None:
+    """So do those of JavaScript, and end by a finer clock."""
+    assert rules_of([prompt("again", at=i, lasts=1.0006) for i in range(3)]) == ["repeat.prompt"]
+    assert rules_of([prompt("again", at=i + 0.0001, lasts=1.0006) for i in range(3)]) == []
+
+
 def test_so_it_is_with_tools_of_one_parent() -> None:
     def row(lasts: float) -> list[Call]:
         return [tool("look", 1, TEXT, at=i, lasts=lasts, parent_span_id="c" * 16) for i in range(3)]

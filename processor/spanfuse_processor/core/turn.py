@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Final, Literal, NamedTuple
 from zlib import crc32
 
+from spanfuse_processor.core.overlap import began_before
 from spanfuse_processor.core.rules import RuleBook
 from spanfuse_processor.core.session import MAX_LANES, MAX_OPEN_TOOLS, PromptRun, SessionState
 from spanfuse_processor.core.steps import MASK, Step, Steps, mix
@@ -218,7 +219,7 @@ def _is_sibling(steps: Steps, call: Call, step: Step) -> bool:
 
 def _overlap(last: Step, call: Call) -> bool:
     """In time; a span that arrives late does not."""
-    return call.start_ns < last.end_ns and last.start_ns < call.end_ns
+    return began_before(call, last.end_ns) and last.start_ns < call.end_ns
 
 
 def _step(
@@ -281,7 +282,7 @@ def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | 
     run = lane(session, call.agent)
     (exact, canon), near = hashes(new), rules.near
     same = call.system == run.system and (canon == run.canon or _near(run, new, near))
-    if same and call.start_ns < run.end_ns:
+    if same and began_before(call, run.end_ns):
         return None  # siblings in parallel ask once
     waited_ns = call.end_ns - run.end_ns
     pause_s = rules.repeat_prompt.min_interval_s

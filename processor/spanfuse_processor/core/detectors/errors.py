@@ -7,6 +7,7 @@ parent that were in flight together fail together, and once: a fan-out that meet
 from __future__ import annotations
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.overlap import began_before
 from spanfuse_processor.core.pace import Failures
 from spanfuse_processor.core.session import MAX_ERRORS, SessionState
 from spanfuse_processor.core.turn import Turn, number
@@ -50,7 +51,7 @@ def _in_flight(session: SessionState, call: Call) -> bool:
     if not parent:
         return False
     last = session.failures
-    if last is not None and last.parent == parent and call.start_ns < last.end_ns:
+    if last is not None and last.parent == parent and began_before(call, last.end_ns):
         return True
     last = session.failures = Failures()
     last.parent, last.end_ns = parent, call.end_ns

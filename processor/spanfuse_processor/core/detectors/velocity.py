@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Final
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.overlap import began_before
 from spanfuse_processor.core.pace import MINUTE_NS, Velocity, rest, roll
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn
@@ -60,7 +61,7 @@ def _count(pace: Velocity, call: Call, rule: Settings) -> bool:
         if gone < 0:
             return False  # out of order by a little, or its clock is wrong
         pace.calls_before, pace.calls = (pace.calls if gone == 1 else 0), 0
-    opens = call.start_ns >= pace.round_ns
+    opens = not began_before(call, pace.round_ns)
     if opens:
         pace.round_ns = call.end_ns
         pace.now += 1
@@ -74,7 +75,7 @@ def _alone(pace: Velocity, call: Call, opens: bool) -> bool:
     parent, parents = call.parent_span_id, pace.parents
     if not parent:
         return True
-    if not opens and call.start_ns < parents.get(parent, 0):
+    if not opens and began_before(call, parents.get(parent, 0)):
         return False
     if parent not in parents and len(parents) >= MAX_PARENTS:
         del parents[next(iter(parents))]

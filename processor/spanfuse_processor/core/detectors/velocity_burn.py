@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from spanfuse_processor.core.finding import Finding, action_of, evidence
+from spanfuse_processor.core.overlap import began_before
 from spanfuse_processor.core.pace import Burn, due, works
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.turn import Turn, number
@@ -32,7 +33,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     if works(call) or tokens.output > rule.max_output_share * tokens.input:
         session.velocity_burn = None
         return None
-    if burn is not None and call.start_ns < burn.end_ns:
+    if burn is not None and began_before(call, burn.end_ns):
         return None  # asked several times at once: one question
     if burn is None or not _goes_on(burn, call, rule):
         burn = session.velocity_burn = _begun(session, call)
