@@ -24,6 +24,14 @@ ANYBODY: Final = "*"
 SCOPES: Final[tuple[BudgetScope, ...]] = ("session", "trace", "agent", "user", "team", "global")
 
 
+def dollars(nano_usd: int) -> str:
+    """Nano-dollars for people: four decimals, and of less than a tenth of a cent so many that two digits show."""
+    decimals = 4
+    while decimals < 9 and 0 < nano_usd < 10 ** (10 - decimals):
+        decimals += 1
+    return f"${nano_usd / NANO:,.{decimals}f}" if nano_usd else "$0"
+
+
 class Terms(Rule):
     """How much may be spent, by whom, in which time. Exactly one of the limits is given."""
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spanfuse_processor.cli.options import dollars
+from spanfuse_schemas.budget import dollars
 from tests.cli.conftest import Spanfuse
 from tests.support.recorded import healthy, repeater, write_lines
 
@@ -146,7 +146,14 @@ def _empty(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("nano_usd", "told"),
-    [(0, "$0"), (1, "$0.000000001"), (27_000, "$0.000027"), (999_999, "$0.00100"), (10**6, "$0.0010")],
+    [
+        (0, "$0"),
+        (1, "$0.000000001"),
+        (27_000, "$0.000027"),
+        (999_999, "$0.00100"),
+        (10**6, "$0.0010"),
+        (10**13, "$10,000.0000"),
+    ],
 )
 def test_sums_of_money_have_as_many_decimals_as_they_need(nano_usd: int, told: str) -> None:
     assert dollars(nano_usd) == told

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from spanfuse_schemas.budget import NANO, Unit
+from spanfuse_schemas.budget import Unit, dollars
 from spanfuse_schemas.periods import FOREVER_NS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Refusal:
 
     def say(self, amount: int) -> str:
         """An amount with its unit."""
-        return f"${amount / NANO:,.4f}" if self.unit == "usd" else f"{amount:,} {self.unit}"
+        return dollars(amount) if self.unit == "usd" else f"{amount:,} {self.unit}"
 
 
 class Hold(NamedTuple):

@@ -9,9 +9,9 @@ from typing import Any
 import click
 from rich.text import Text
 
-from spanfuse_processor.cli.options import dollars, printable
+from spanfuse_processor.cli.options import printable
 from spanfuse_processor.cli.tables import PipedConsole, table
-from spanfuse_schemas.budget import NANO
+from spanfuse_schemas.budget import NANO, dollars
 
 
 def print_accounts(rows: list[dict[str, Any]]) -> None:

@@ -10,9 +10,10 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from spanfuse_processor.cli.options import dollars, printable
+from spanfuse_processor.cli.options import printable
 from spanfuse_processor.cli.tables import PipedConsole, table
 from spanfuse_processor.hosts.spans import Reading
+from spanfuse_schemas.budget import dollars
 
 MAX_ARGUMENT_CHARS: Final = 200
 """Of the arguments of a tool call so much is shown; the JSON has all."""

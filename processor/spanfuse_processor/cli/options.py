@@ -77,11 +77,3 @@ def print_json(value: Any) -> None:
 def printable(text: str) -> str:
     """A text of others for a terminal: what is no printable character, such as a line break, is shown as its escape."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
-def dollars(nano_usd: int) -> str:
-    """Nano-dollars for people: four decimals, and of less than a tenth of a cent as many as two digits need."""
-    decimals = 4
-    while decimals < 9 and 0 < nano_usd < 10 ** (10 - decimals):
-        decimals += 1
-    return f"${nano_usd / 1e9:.{decimals}f}" if nano_usd else "$0"

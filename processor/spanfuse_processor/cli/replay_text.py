@@ -9,9 +9,10 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from spanfuse_processor.cli.options import dollars, printable
+from spanfuse_processor.cli.options import printable
 from spanfuse_processor.cli.tables import PipedConsole, table
 from spanfuse_processor.hosts.replay_report import COVERAGE, Report
+from spanfuse_schemas.budget import dollars
 
 MAX_ROWS: Final = 20
 """Sessions of each list that are shown; the JSON report has all."""

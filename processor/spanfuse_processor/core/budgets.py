@@ -10,7 +10,7 @@ from typing import Any, Final
 from spanfuse_processor.core.accounts import Account, Accounts
 from spanfuse_processor.core.finding import Finding, action_of
 from spanfuse_schemas import Budget, BudgetOrder, Charge, Evidence
-from spanfuse_schemas.budget import ALL, ANYBODY, NANO, Audited, Share, Unit
+from spanfuse_schemas.budget import ALL, ANYBODY, NANO, Audited, Share, Unit, dollars
 from spanfuse_schemas.charge import QUARTER_NS
 from spanfuse_schemas.periods import FOREVER_NS, Period, zone
 
@@ -136,7 +136,7 @@ def row_of(share: Share, period: Period, account: Account, limit: int, now_ns: i
 
 def amount(unit: Unit, value: int) -> str:
     """An amount for people."""
-    return f"${value / NANO:,.4f}" if unit == "usd" else f"{value:,} {_UNITS[unit]}"
+    return dollars(value) if unit == "usd" else f"{value:,} {_UNITS[unit]}"
 
 
 def named(shares: Iterable[Share], name: str) -> Share | None:

@@ -108,9 +108,7 @@ def test_a_share_of_what_was_left_is_let_through_and_charged_later(guard: Guard,
     line.cut = "before"
     for _ in range(4):
         spend(guard, 80 * SHARE / 4)
-    with pytest.raises(
-        OverBudget, match=r"cannot be reached \(no route\); budget user of user:u has \$0\.0000 left"
-    ) as e:
+    with pytest.raises(OverBudget, match=r"cannot be reached \(no route\); budget user of user:u has \$0 left") as e:
         spend(guard, 0.01)
     assert (e.value.rule, e.value.limit, e.value.until) == ("unavailable", nano(4), None)
     assert "passes again once the ledger can be reached" in str(e.value)

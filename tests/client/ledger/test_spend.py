@@ -128,7 +128,7 @@ def test_a_refusal_says_scope_budget_amounts_until_when_and_how_to_extend(sqlite
     assert refusal.until == datetime(2027, 1, 16, tzinfo=UTC)
     assert (refusal.retryable, refusal.status_code, refusal.code) == (False, 403, "spanfuse_blocked")
     assert str(refusal) == (
-        "user:u is blocked by budget.user/daily: budget user/daily of user:u has $4.0000 left of $10.0000 ($0.0000 spent and "
+        "user:u is blocked by budget.user/daily: budget user/daily of user:u has $4.0000 left of $10.0000 ($0 spent and "
         "$6.0000 held for calls under way), the call may take $5.0000. Evidence: 6 of 10 USD. Its period ends 2027-01-16 "
         "00:00:00 UTC. To extend it: spanfuse budget extend user:u user/daily AMOUNT."
     )
