@@ -43,11 +43,13 @@ def test_the_budgets_of_a_file_are_shown_as_they_were_understood(spanfuse: Spanf
         "  team/acme: {for: acme, limit_tokens: 1000000, mode: warn}\n"
         "  global: {limit_steps: 9, strength: strict}\n"
     )
-    assert spanfuse("validate", "--config", path).stdout.splitlines()[1:] == [
+    shown = spanfuse("validate", "--config", path)
+    assert shown.stdout.splitlines()[1:] == [
         "  budget user/daily: each user $5.0000 daily (Europe/Berlin), soft, block",
         "  budget team/acme: team acme 1,000,000 tokens in all, soft, warn",
         "  budget global: all together 9 calls in all, strict, block",
     ]
+    assert (shown.exit_code, "without extensions.ledger no Guard can reserve" in shown.stderr) == (0, True)
     shown = json.loads(spanfuse("validate", "--config", path, "--format", "json").stdout)
     assert [(b["name"], b["scope"], b["for"]) for b in shown["budgets"]] == [
         ("user/daily", "user", "*"), ("team/acme", "team", "acme"), ("global", "global", "*"),

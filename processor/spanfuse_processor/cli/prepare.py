@@ -35,20 +35,24 @@ def validate(config_path: Path, output: str) -> None:
     from spanfuse_processor.core.budgets import described
 
     problems: list[str] = []
+    hints: list[str] = []
     budgets: tuple[Budget, ...] = ()
     try:
-        budgets = load_config(config_path).policy().budgets
+        config = load_config(config_path)
+        budgets, hints = config.policy().budgets, config.hints()
     except ConfigError as error:
         problems = error.problems
     if output == "json":
         listed = [budget.model_dump(by_alias=True, exclude_none=True) for budget in budgets]
-        print_json({"valid": not problems, "problems": problems, "budgets": listed})
+        print_json({"valid": not problems, "problems": problems, "hints": hints, "budgets": listed})
         click.get_current_context().exit(1 if problems else 0)
     if problems:
         raise Problem("\n".join(problems))
     click.echo(f"{config_path}: no problems")
     for budget in budgets:
         click.echo(f"  budget {budget.name}: {described(budget)}")
+    for hint in hints:
+        click.echo(f"  {hint}", err=True)
 
 
 @click.group()

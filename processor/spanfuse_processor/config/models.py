@@ -163,6 +163,15 @@ class Config(Section):
             raise ValueError("budget.session is set at budgets.session")
         return value
 
+    def hints(self) -> list[str]:
+        """What is no mistake, and may not do what was meant."""
+        strict = [budget.name for budget in self.policy().budgets if budget.strength == "strict"]
+        if strict and self.extensions.ledger is None:
+            return [
+                f"{', '.join(strict)}: strict, but without extensions.ledger no Guard can reserve; spans are counted"
+            ]
+        return []
+
     def policy(self) -> Policy:
         """What the core is told."""
         return Policy(
