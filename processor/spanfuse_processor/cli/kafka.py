@@ -49,5 +49,10 @@ def reset_over_kafka(settings: KafkaSettings, key: str, actor: str, timeout_s: f
 
 def run_errand(errand: Coroutine[Any, Any, T]) -> T:
     """Run one errand to Kafka. What goes wrong is told by the command, so the client library need not log it too."""
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    return asyncio.run(errand)
+    library = logging.getLogger("aiokafka")
+    level = library.level
+    library.setLevel(logging.CRITICAL)
+    try:
+        return asyncio.run(errand)
+    finally:
+        library.setLevel(level)
