@@ -20,7 +20,8 @@ up: $(INSTALLED) ## the circuit breaker in one process, on ports 4317, 4318 and 
 
 test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are started as needed
 	@$(BIN)/python -m tests.services.prepare
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not integration" -n auto
+	$(BIN)/python -m pytest -m integration
 
 check: format lint types imports test ## what CI runs: format, lint, types, layers, tests
 

@@ -229,7 +229,7 @@ async def test_everything_that_is_counted_is_explained() -> None:
     assert {name.partition("/")[0] for name in bench.counters} <= {*COUNTERS, *FAMILIES}
 
 
-@pytest.mark.parametrize("timestamp", [None, -0.001, 0.0, time.time() + 365 * 24 * 3600])
+@pytest.mark.parametrize("timestamp", [None, -0.001, 0.0, 4_000_000_000.0])
 @in_loop
 async def test_a_message_without_a_time_or_from_the_future_is_received_now(timestamp: float | None) -> None:
     bench = Bench()

@@ -9,7 +9,6 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -30,13 +29,15 @@ EACH_NANO_USD = 1000 * 150
 BUDGETS = {
     "session/all": {"limit_usd": EACH_NANO_USD / 1e9},
     "user/daily": {"limit_usd": 2 * EACH_NANO_USD / 1e9, "period": "daily"},
-    "team/strict": {"for": "payments", "limit_usd": 0.001, "strength": "strict"},
+    "team/lost": {"for": "lost", "limit_usd": 0.001, "strength": "strict"},
+    "team/compared": {"for": "compared", "limit_usd": 0.001, "strength": "strict"},
 }
 
 
-@pytest.fixture(params=["embedded", "stream"])
-def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Deployment, str]]:
-    """A host with a ledger, and the ledger's address."""
+@pytest.fixture(scope="module", params=["embedded", "stream"])
+def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Deployment, str]]:
+    """A host with a ledger, and the ledger's address. Each test has a user, a team and sessions of its own."""
+    tmp_path = tmp_path_factory.mktemp("host")
     config: dict[str, Any] = {"service": {"mode": "enforce"}, "budgets": BUDGETS}
     if request.param == "embedded":
         address = f"sqlite:///{tmp_path / 'ledger.db'}"
@@ -53,12 +54,12 @@ def host(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Deplo
             yield running, address
 
 
-def call(host: Deployment, number: int, user: str = "u-7") -> None:
-    """One model call of a user of the team, as its process exports it."""
+def call(host: Deployment, number: int, user: str = "somebody", team: str = "some") -> None:
+    """One model call of a user of a team, as its process exports it."""
     span = chat_span(
         number, [("user", f"Question {number}")], session=f"s{number}", tokens=(1000, 0), at=_now() + number
     )
-    span["attributes"] += [attribute("user.id", user), attribute("team.id", "payments")]
+    span["attributes"] += [attribute("user.id", user), attribute("team.id", team)]
     sent = httpx.post(
         f"{host.otlp}/v1/traces",
         content=json.dumps(request(span)).encode(),
@@ -97,7 +98,7 @@ def test_what_is_spent_is_shown_and_raised_and_reset_and_told_who_did_it(host: t
     running, _ = host
     assert account(running, "user:u-7", "user/daily")["spent"] == 0
     for number in range(2):
-        call(running, number)
+        call(running, number, user="u-7")
     until(lambda: account(running, "user:u-7", "user/daily")["spent"] == 2 * EACH_NANO_USD, "both calls are counted")
     code, found = spanfuse(running, "get", "user:u-7")
     assert (code, found["budgets"][0]["status"]) == (1, "exhausted")
@@ -112,7 +113,7 @@ def test_what_is_spent_is_shown_and_raised_and_reset_and_told_who_did_it(host: t
     orders = [(one["order"]["action"], one["order"].get("reason", ""), one["done"]) for one in found["audit"]]
     assert orders == [("reset", "", True), ("set", "", True), ("extend", "month end", True)]
     _, found = spanfuse(running, "list")
-    assert {"user:u-7", "team:payments"} <= {row["scope"] for row in found["budgets"]}
+    assert {"user:u-7", "team:lost"} <= {row["scope"] for row in found["budgets"]}
 
 
 def test_a_session_that_has_spent_all_is_extended(host: tuple[Deployment, str]) -> None:
@@ -129,21 +130,21 @@ def test_a_ledger_that_was_lost_is_rebuilt_from_the_spans(host: tuple[Deployment
     running, address = host
     ledger = connect(address)
     until(lambda: {b.name for b in ledger.budgets()} == set(BUDGETS), "budgets are published")
-    for number in range(3):
-        call(running, number)
-    until(lambda: account(running, "team:payments", "team/strict")["spent"] == 3 * EACH_NANO_USD, "three calls")
-    assert ledger.accounts("team:payments") == []
+    for number in range(10, 13):
+        call(running, number, team="lost")
+    until(lambda: account(running, "team:lost", "team/lost")["spent"] == 3 * EACH_NANO_USD, "three calls")
+    assert ledger.accounts("team:lost") == []
     for _ in range(2):
-        assert spanfuse(running, "rebuild") == (0, {"accounts": 1})
-    (booked,) = ledger.accounts("team:payments")
+        assert spanfuse(running, "rebuild") == (0, {"accounts": 2})
+    (booked,) = ledger.accounts("team:lost")
     assert booked.spent == 3 * EACH_NANO_USD
-    hold = ledger.reserve("c1", {"team": "payments"}, Amounts(usd=nano(0.0005)))
-    row = account(running, "team:payments", "team/strict")
+    hold = ledger.reserve("c1", {"team": "lost"}, Amounts(usd=nano(0.0005)))
+    row = account(running, "team:lost", "team/lost")
     assert (row["spent"], row["held"]) == (3 * EACH_NANO_USD, nano(0.0005))
     with pytest.raises(Refused):
-        ledger.reserve("c2", {"team": "payments"}, Amounts(usd=nano(0.0005)))
-    assert spanfuse(running, "extend", "team:payments", "team/strict", "0.001")[0] == 0
-    ledger.reserve("c2", {"team": "payments"}, Amounts(usd=nano(0.0005)))
+        ledger.reserve("c2", {"team": "lost"}, Amounts(usd=nano(0.0005)))
+    assert spanfuse(running, "extend", "team:lost", "team/lost", "0.001")[0] == 0
+    ledger.reserve("c2", {"team": "lost"}, Amounts(usd=nano(0.0005)))
     ledger.release(hold.call_id)
     ledger.close()
 
@@ -161,8 +162,8 @@ def test_what_the_ledger_and_the_spans_tell_is_compared_all_the_time(host: tuple
         last = json.loads(told[-1].partition("counts ")[2])["ledger"] if told else {}
         return bool(last) and last["difference_nano_usd"] == nano_usd
 
-    call(running, 1)
+    call(running, 20, team="compared")
     until(lambda: differs(EACH_NANO_USD), "a call that nobody reserved is a difference")
-    ledger.settle("c1", Amounts(usd=EACH_NANO_USD), {"team": "payments"})
+    ledger.settle("d1", Amounts(usd=EACH_NANO_USD), {"team": "compared"})
     until(lambda: differs(0), "they agree")
     ledger.close()
