@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -124,6 +125,18 @@ async def test_a_reset_closes_the_breaker_of_an_agent_and_makes_no_agent_that_no
     closed, tombstone = bench.outbox.values[CONTROL][2:]
     assert (Decision.from_json(closed or b"").epoch, tombstone) == (0, None)
     assert not bench.scopes.known("agent:lost")
+
+
+@in_loop
+@pytest.mark.parametrize("agent", ["a", "lost"])
+async def test_who_orders_a_reset_knows_its_decision_by_the_time_of_the_order_though_that_clock_is_ahead(
+    agent: str,
+) -> None:
+    bench, ahead_ns = Bench(), time.time_ns() + 3600 * 10**9
+    await bench.take(0, *trips())
+    await bench.take(1, resets=(Reset(key=f"agent:{agent}", at_ns=ahead_ns),))
+    told = [Decision.from_json(value) for value in bench.outbox.values[CONTROL] if value]
+    assert (told[-1].key, told[-1].state, told[-1].issued_at_ns) == (f"agent:{agent}", "closed", ahead_ns)
 
 
 @in_loop

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
-from spanfuse_schemas import BudgetOrder, Reset
-
-Order = TypeVar("Order", BudgetOrder, Reset)
+from spanfuse_schemas import BudgetOrder
 
 
-def timely(order: Order, now_ns: int) -> Order:
+def timely(order: BudgetOrder, now_ns: int) -> BudgetOrder:
     """An order, given now at the latest: one from a clock that is ahead must not end a period before its time, for good."""
     return order if order.at_ns <= now_ns else order.model_copy(update={"at_ns": now_ns})

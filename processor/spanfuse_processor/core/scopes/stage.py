@@ -138,10 +138,15 @@ class ScopeStage:
         kind, _, name = scope.partition(":")
         return self._budgets.of(kind, name) if kind in KINDS else ()
 
-    def reset(self, state: ScopeState, at_ns: int, actor: str = "") -> Decision:
+    def reset(self, state: ScopeState, at_ns: int, actor: str = "", *, now_ns: int | None = None) -> Decision:
         """Close a scope's breaker and forget what had led to it; its baseline stays, and what was spent, except of budgets
-        that held the scope back: these begin anew, so that the next call does not undo the reset."""
-        names = budgets.begin_anew(state, self._shares(state.key), at_ns)
+        that held the scope back: these begin anew, so that the next call does not undo the reset.
+
+        Args:
+            at_ns: when it was ordered, by the operator's clock; who ordered it knows the decision by it.
+            now_ns: by the host's clock, beyond which no account is moved. Default: the operator's is trusted.
+        """
+        names = budgets.begin_anew(state, self._shares(state.key), at_ns if now_ns is None else min(at_ns, now_ns))
         anew = f" Begun anew: {', '.join(names)}." if names else ""
         decision = self._closed(state, at_ns, reset_by(actor) + anew)
         state.forget()

@@ -56,9 +56,7 @@ class Combiner(Hop[ChargeBatch]):
         orders = [timely(order, now_ns) for order in batch.orders]
         records: list[Out] = []
         try:
-            touched = [
-                reset.key for reset in batch.resets if self._reset(timely(reset, now_ns), partition, offset, records)
-            ]
+            touched = [r.key for r in batch.resets if self._reset(r, now_ns, partition, offset, records)]
             ordered = self.stage.carry_out(orders, lambda scope: self._scopes.load(scope, partition, offset))
             records += told(ordered.decisions, ordered.detections) + audited(ordered.orders)
             outcome = self.stage.process(batch.charges, lambda scope: self._scopes.load(scope, partition, offset))
@@ -77,7 +75,7 @@ class Combiner(Hop[ChargeBatch]):
             self._count_found(found.decisions, found.detections)
         await self._send(records)
 
-    def _reset(self, reset: Reset, partition: int, offset: int, records: list[Out]) -> bool:
+    def _reset(self, reset: Reset, now_ns: int, partition: int, offset: int, records: list[Out]) -> bool:
         """Whether it has changed a scope: one that nobody knows must not be made by it."""
         if not self._scopes.known(reset.key):
             records += cleared(reset, self.stage.policy.mode)
@@ -85,5 +83,5 @@ class Combiner(Hop[ChargeBatch]):
         state = self._scopes.load(reset.key, partition, offset)
         if state is None:
             return False
-        records += told([self.stage.reset(state, reset.at_ns, reset.actor)], [])
+        records += told([self.stage.reset(state, reset.at_ns, reset.actor, now_ns=now_ns)], [])
         return True
