@@ -79,7 +79,9 @@ def test_a_file_without_kafka_is_told(tmp_path: Path) -> None:
         kafka_settings(path, None)
 
 
-@pytest.mark.parametrize("command", [["topics", "create"], ["reset", "session:a"]], ids=lambda c: c[0])
+@pytest.mark.parametrize(
+    "command", [["topics", "create"], ["reset", "session:a"], ["budget", "audit"]], ids=lambda c: c[0]
+)
 def test_kafka_that_is_away_is_one_line_and_exit_code_1(closed_port: int, command: list[str]) -> None:
     whole = [sys.executable, "-m", "spanfuse_processor", *command, "--brokers", f"127.0.0.1:{closed_port}"]
     result = subprocess.run(whole, capture_output=True, text=True, timeout=60)

@@ -3,13 +3,12 @@ of them is waited for; accounts are read from the changelog of the scopes."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
@@ -18,12 +17,11 @@ from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError, UnavailableError
-from spanfuse_processor.hosts.kafka import client_options, new_producer, start_client
-from spanfuse_processor.hosts.reset import stop_client
+from spanfuse_processor.hosts.errand import new_consumer, order_of_worker
 from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG, partitions_of
 from spanfuse_schemas import BudgetOrder, CallBatch, ChargeBatch, Policy
 from spanfuse_schemas.budget import Audited
-from spanfuse_schemas.topics import AUDIT, CALLS, CHARGES, partition_of
+from spanfuse_schemas.topics import AUDIT
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -38,35 +36,13 @@ async def give_order(settings: KafkaSettings, order: BudgetOrder, timeout_s: flo
     Raises:
         UnavailableError: if Kafka does not answer, or no worker has told of it in time; it may be carried out later.
     """
-    producer = new_producer(settings, linger_ms=0)
-    async with _consumer(settings) as consumer:
-        try:
-            await start_client(producer, settings)
-            return await asyncio.wait_for(_given(consumer, producer, order), timeout_s)
-        except TimeoutError:
-            raise UnavailableError(
-                f"no worker has carried the order out within {timeout_s:g} s; are the topics there and a worker running?"
-            ) from None
-        except KafkaError as error:
-            raise UnavailableError(f"Kafka at {settings.brokers}: {error}") from error
-        finally:
-            await stop_client(producer)
+    orders = CallBatch(orders=(order,)) if order.scope.startswith("session:") else ChargeBatch(orders=(order,))
 
+    def answer(value: bytes | None) -> Audited | None:
+        found = _audited(value)
+        return found if found is not None and found.order.id == order.id else None
 
-async def _given(consumer: AIOKafkaConsumer, producer: Any, order: BudgetOrder) -> Audited:
-    audit = TopicPartition(AUDIT, 0)
-    consumer.assign([audit])
-    consumer.seek(audit, (await consumer.end_offsets([audit]))[audit])
-    kind, _, name = order.scope.partition(":")
-    topic, place = (CALLS, name) if kind == "session" else (CHARGES, order.scope)
-    orders = CallBatch(orders=(order,)) if kind == "session" else ChargeBatch(orders=(order,))
-    partition = partition_of(place, len(await producer.partitions_for(topic)))
-    await producer.send_and_wait(topic, orders.to_json(), partition=partition)
-    while True:
-        record = await consumer.getone()
-        found = _audited(record.value)
-        if found is not None and found.order.id == order.id:
-            return found
+    return await order_of_worker(settings, order.scope, orders, AUDIT, answer, timeout_s, "carried the order out")
 
 
 def _audited(value: bytes | None) -> Audited | None:
@@ -132,7 +108,7 @@ async def _records(settings: KafkaSettings, topic: str) -> AsyncIterator[tuple[b
     tps = [TopicPartition(topic, p) for p in range((await partitions_of(settings)).get(topic, 0))]
     if not tps:
         raise UnavailableError(f"Kafka at {settings.brokers} has no topic {topic}; see: spanfuse topics create")
-    async with _consumer(settings) as consumer:
+    async with new_consumer(settings) as consumer:
         try:
             consumer.assign(tps)
             await consumer.seek_to_beginning(*tps)
@@ -143,13 +119,3 @@ async def _records(settings: KafkaSettings, topic: str) -> AsyncIterator[tuple[b
                         yield record.key or b"", record.value
         except KafkaError as error:
             raise UnavailableError(f"Kafka at {settings.brokers}: {error}") from error
-
-
-@asynccontextmanager
-async def _consumer(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
-    consumer = AIOKafkaConsumer(**client_options(settings), group_id=None, enable_auto_commit=False)
-    try:
-        await start_client(consumer, settings)
-        yield consumer
-    finally:
-        await stop_client(consumer)
