@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -47,6 +48,56 @@ class Blocked(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.decision,)
+
+    def body(
+        self, *, session: str | None = None, agent: str | None = None, now: datetime | None = None
+    ) -> dict[str, Any]:
+        """The refusal as JSON, for an answer over HTTP.
+
+        Args:
+            session: session of the call that was refused; default: that of the key.
+            agent: its agent; default: that of the key.
+            now: the present; default: by the clock of this machine.
+
+        Returns:
+            `error` (`spanfuse_circuit_open`, `spanfuse_budget_exceeded`, or `spanfuse_unavailable`), `agent_id`, `session_id`,
+            `key`, `rule`, `state` (`open`; `half_open` while a probe is under way), `reason`, `open_until` (UTC, ISO 8601),
+            `cooldown_remaining_sec` (whole seconds, at least), `message` (who, why, until when, how to release it); of a budget
+            `spent`, `limit` and `unit` too. What is not known is None: `open_until` where only a reset releases it.
+        """
+        name = self.key.partition(":")[2]
+        left = self.remaining_s(now)
+        probing = left == 0 and not self.decision.lapses
+        found: dict[str, Any] = {
+            "error": self._error(),
+            "agent_id": agent or (name if self.scope == "agent" else None),
+            "session_id": session or (name if self.scope == "session" else None),
+            "key": self.key,
+            "rule": self.rule,
+            "state": "half_open" if probing else self.decision.state,
+            "reason": self.message,
+            "open_until": self.until and f"{self.until:%Y-%m-%dT%H:%M:%SZ}",
+            "cooldown_remaining_sec": left,
+            "message": str(self),
+        }
+        if self._of_budget():
+            of = self.evidence
+            found |= {"spent": of.value, "limit": of.threshold, "unit": of.unit}
+        return found
+
+    def remaining_s(self, now: datetime | None = None) -> int | None:
+        """Whole seconds until it ends by itself, at least; 0: its end has passed; None: only a reset releases it."""
+        if self.until is None:
+            return None
+        return max(0, math.ceil((self.until - (now or datetime.now(UTC))).total_seconds()))
+
+    def _error(self) -> str:
+        if self.rule == UNAVAILABLE:
+            return "spanfuse_unavailable"
+        return "spanfuse_budget_exceeded" if self._of_budget() else "spanfuse_circuit_open"
+
+    def _of_budget(self) -> bool:
+        return self.rule.startswith("budget.")
 
     def __str__(self) -> str:
         parts = [f"{self.key} is blocked by {self.rule or 'an unnamed rule'}"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -81,3 +81,37 @@ def test_it_crosses_process_borders_whole(how: object) -> None:
 
 def test_an_end_beyond_the_calendar_is_still_an_end() -> None:
     assert Blocked(block("session:s", expires_at_ns=2**70)).until == datetime.max.replace(tzinfo=UTC)
+
+
+def test_its_body_tells_an_agent_on_the_wire_why_and_until_when() -> None:
+    body = REFUSAL.body(agent="planner", now=UNTIL - timedelta(seconds=286.5))
+    assert body == {
+        "error": "spanfuse_circuit_open",
+        "agent_id": "planner",
+        "session_id": "run-1",
+        "key": "session:run-1",
+        "rule": "cycle",
+        "state": "open",
+        "reason": "The last 6 steps are 3 rounds of 2.",
+        "open_until": "2026-01-02T03:04:05Z",
+        "cooldown_remaining_sec": 287,
+        "message": str(REFUSAL),
+    }
+
+
+def test_the_body_of_a_block_whose_end_has_passed_says_that_a_probe_is_under_way() -> None:
+    body = REFUSAL.body(now=UNTIL + timedelta(seconds=1))
+    assert (body["state"], body["cooldown_remaining_sec"]) == ("half_open", 0)
+
+
+def test_the_body_of_a_block_without_an_end_says_null() -> None:
+    body = Blocked(block("agent:a", rule="limits.max_steps")).body()
+    assert (body["open_until"], body["cooldown_remaining_sec"]) == (None, None)
+    assert (body["agent_id"], body["session_id"]) == ("a", None)
+
+
+def test_the_body_of_a_budget_says_what_was_spent_of_what() -> None:
+    spent = Evidence(value=24.87, threshold=25, unit="USD")
+    body = Blocked(block("agent:email", rule="budget.agent/monthly", evidence=spent)).body()
+    assert body["error"] == "spanfuse_budget_exceeded"
+    assert (body["spent"], body["limit"], body["unit"]) == (24.87, 25, "USD")
