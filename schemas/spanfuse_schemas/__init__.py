@@ -5,10 +5,13 @@ from spanfuse_schemas.call import Action, Alias, Call, CallBatch, Drift, Fingerp
 from spanfuse_schemas.charge import Charge, ChargeBatch, Grown
 from spanfuse_schemas.decision import Decision, LoopPrint
 from spanfuse_schemas.detection import Detection, Evidence
+from spanfuse_schemas.notice import POLICY_KEY, PolicyNotice
 from spanfuse_schemas.policy import Override, Policy, Rules
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
+from spanfuse_schemas.tool_policy import Matcher, ToolAction, ToolRule
 
 __all__ = [
+    "POLICY_KEY",
     "SCHEMA_VERSION",
     "Action",
     "Alias",
@@ -26,12 +29,16 @@ __all__ = [
     "Fingerprint",
     "Grown",
     "LoopPrint",
+    "Matcher",
     "Message",
     "Moved",
     "Override",
     "Policy",
+    "PolicyNotice",
     "Record",
     "Reset",
     "Rules",
     "Tokens",
+    "ToolAction",
+    "ToolRule",
 ]

@@ -14,10 +14,20 @@ from spanfuse_schemas.call import Call, CallBatch
 from spanfuse_schemas.charge import Charge, ChargeBatch
 from spanfuse_schemas.decision import Decision
 from spanfuse_schemas.detection import Detection
+from spanfuse_schemas.notice import PolicyNotice
 from spanfuse_schemas.policy import Policy
 from spanfuse_schemas.record import Record
 
-RECORDS: Final[tuple[type[Record], ...]] = (Call, CallBatch, Charge, ChargeBatch, Decision, Detection, Policy)
+RECORDS: Final[tuple[type[Record], ...]] = (
+    Call,
+    CallBatch,
+    Charge,
+    ChargeBatch,
+    Decision,
+    Detection,
+    Policy,
+    PolicyNotice,
+)
 """What travels on its own, as the value of a message or over HTTP."""
 
 

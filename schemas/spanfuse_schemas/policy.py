@@ -16,6 +16,7 @@ from spanfuse_schemas.pace_rules import Context, SpendCreep, SpendIdle, Velocity
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 from spanfuse_schemas.rule import Rule, Settings
 from spanfuse_schemas.scope_rules import Adaptive, AgentBreaker, Fanout, Handoffs, Retries
+from spanfuse_schemas.tool_policy import MAX_RULES, ToolAction, ToolRule
 
 
 class Repeat(Rule):
@@ -186,6 +187,9 @@ class Breaker(Settings):
     """How long it stays open before a probe, seconds."""
     max_cooldown_s: float = Field(default=3600, gt=0)
     """Upper bound of the cooldown, which doubles whenever a probe fails, seconds."""
+    probes: int = Field(default=1, ge=1, le=100)
+    """Calls that are let through once the cooldown is over, of all processes together. The first that fails opens the breaker
+    again; it closes when so many went well. Default 1, which risks least."""
 
 
 class Rules(Settings):
@@ -310,6 +314,10 @@ class Policy(Record):
     """Exceptions, applied in order."""
     budgets: tuple[Budget, ...] = ()
     """What may be spent, by scope and period, beside the rule `budget.session`."""
+    tools: tuple[ToolRule, ...] = Field(default=(), max_length=MAX_RULES)
+    """Which tools agents may use; the first rule that holds for a call decides. Guards carry them out."""
+    tools_default: ToolAction = "allow"
+    """What becomes of a tool call for which none holds."""
     idle_timeout_s: float = Field(default=24 * 3600, gt=0)
     """A session without a call for this long is forgotten, seconds. Default a day: timers that wake an idle agent every
     half hour must find their session."""

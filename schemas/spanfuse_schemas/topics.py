@@ -69,8 +69,8 @@ TOPICS: Final[tuple[Topic, ...]] = (
     ),
     Topic(
         name=CONTROL,
-        key="Decision.key",
-        value="Decision; empty: forget the key",
+        key="Decision.key; `policy:*`",
+        value="Decision, empty: forget the key; PolicyNotice under `policy:*`",
         config={"cleanup.policy": "compact", "delete.retention.ms": _DAY_MS, "segment.ms": str(3600 * 1000)},
         partitions=1,
     ),
