@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field
+
 from spanfuse_schemas.call import Fingerprint
 from spanfuse_schemas.detection import Evidence
 from spanfuse_schemas.fingerprint import alike
@@ -56,6 +58,10 @@ class Decision(Record):
     """From `expires_at_ns` on it holds nobody back, and asks for no probe: the period of a budget is over."""
     epoch: int = 0
     """Grows with every change of the key."""
+    probes: int = Field(default=1, ge=1, le=100)
+    """Calls that a half-open breaker lets through over the whole fleet until their outcome is known."""
+    probes_passed: int = Field(default=0, ge=0)
+    """Of them, those that went well so far. Only the processor counts them."""
     scope_of_block: Literal["loop", "all"] = "all"
     """`loop`: only calls whose new input is in `loop`, so that an agent which leaves the loop is let through."""
     loop: tuple[LoopPrint, ...] = ()
@@ -65,7 +71,7 @@ class Decision(Record):
     conditional: bool = False
     """The loop is not yet complete: only a call that is shown to repeat it is refused, never one of unknown input."""
     signature: str = ""
-    """Optional HMAC over the other fields."""
+    """`<key id>:<hex>`, an HMAC-SHA256 over the other fields, where the processor has a signing key (`signing.py`)."""
 
     def covers(self, new_input: Fingerprint | None, prior: Fingerprint | None = None, spoken: bool = False) -> bool:
         """Whether this block applies to a call.

@@ -104,6 +104,37 @@ def test_a_good_probe_makes_the_next_cooldown_a_first_one() -> None:
     assert [seconds(d) for d in found if d.state == "open"] == [300, 600, 1200, 300]
 
 
+def test_of_several_probes_all_have_to_go_well() -> None:
+    rules = {"breaker": {"probes": 3}}
+    down = [failure(at=i) for i in range(5)]
+    well = [prompt(f"hello {i}", at=310 + i) for i in range(3)]
+    (opened,) = decisions([*down, *well[:2]], **rules)
+    assert opened.probes == 3, "as many as Guards are told to let through"
+    assert [d.state for d in decisions([*down, *well], **rules)] == ["open", "closed"]
+
+
+def test_the_first_of_several_probes_that_fails_opens_the_breaker_and_the_count_begins_anew() -> None:
+    down = [failure(at=i) for i in range(5)]
+    first = [prompt("hello", at=310), prompt("hello again", at=311), failure(at=312)]
+    late = prompt("under way before it opened again", at=311.5, lasts=20)
+    second = [prompt(f"hello {i}", at=1000 + i) for i in range(3)]
+    found = decisions([*down, *first, late, *second], breaker={"probes": 3})
+    assert [(d.state, d.expires_at_ns and seconds(d)) for d in found] == [
+        ("open", 300),
+        ("open", 600),
+        ("closed", None),
+    ]
+    assert found[-1].issued_at_ns == second[-1].end_ns
+
+
+def test_probes_that_went_well_are_remembered_in_the_state() -> None:
+    pipeline, session = Pipeline(policy(breaker={"probes": 2})), SessionState("s")
+    for call in [*(failure(at=i) for i in range(5)), prompt("hello", at=310)]:
+        pipeline.step(session, call)
+    restored = SessionState.restore(session.snapshot())
+    assert [d.state for d in pipeline.step(restored, prompt("hello again", at=311)).decisions] == ["closed"]
+
+
 def test_a_probe_that_fails_for_another_reason_says_nothing() -> None:
     found = decisions([*again(3), failure(at=310), prompt("what next?", at=320)])
     assert [d.state for d in found] == ["open", "closed"]

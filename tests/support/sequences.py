@@ -117,9 +117,10 @@ def asked(count: int, **fields: Any) -> list[Call]:
     return [prompt(f"question {i} about thing{i}", at=i, lasts=0, **fields) for i in range(count)]
 
 
-def probed(start: float) -> list[Call]:
-    """Five failures open the breaker at 4 s; then an answer to a call that started so long after."""
-    return [*(failure(at=i, lasts=0) for i in range(5)), prompt("hello", at=4 + start, lasts=1)]
+def probed(start: float, answers: int = 1) -> list[Call]:
+    """Five failures open the breaker at 4 s; then answers to calls, the first of which started so long after."""
+    probes = (prompt(f"hello {i}", at=4 + start + i, lasts=1) for i in range(answers))
+    return [*(failure(at=i, lasts=0) for i in range(5)), *probes]
 
 
 def failed_probes(count: int) -> list[Call]:

@@ -1,8 +1,9 @@
 """The circuit breaker of a session: closed → open → half-open → closed, or open again for twice as long.
 
-It is half-open once an open decision has expired: a Guard then lets one probe through, and the probe's span, which started
-after the expiry, decides. What limits and budgets hold back stays open until a reset, or, of a budget by the hour, day, week or
-month, until its period is over, without a probe.
+It is half-open once an open decision has expired: Guards then let `breaker.probes` calls through, one by default, and their
+spans, which started after the expiry, decide. The first that fails opens the breaker again; it closes when as many as are let
+through went well (`MaxRequests` of gobreaker, `permittedNumberOfCallsInHalfOpenState` of resilience4j). What limits and budgets
+hold back stays open until a reset, or, of a budget by the hour, day, week or month, until its period is over, without a probe.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ def _probed(
     if verdict == "unknown":
         return []
     if verdict == "good":
+        if not circuit.passed(session, current, 1):
+            return []
         session.steps.clear()
         session.prompts.clear()
         session.lanes.clear()
@@ -165,6 +168,7 @@ def _decide(
         expires_at_ns=expires,
         lapses=finding.until == "period",
         epoch=session.epoch,
+        probes=settings.probes,
         scope_of_block="loop" if loop else "all",
         loop=loop,
         max_distance=finding.max_distance if any(p.near for p in loop) else 0,

@@ -36,6 +36,13 @@ def close(state: Held, key: str, at_ns: int, message: str, mode: Mode) -> Decisi
     )
 
 
+def passed(state: Held, current: Decision, probes: int) -> bool:
+    """Whether the breaker may close: so many more probes went well, and one that fails would have opened it again at once."""
+    total = current.probes_passed + probes
+    state.decision = current.model_copy(update={"probes_passed": total})
+    return total >= current.probes
+
+
 def reopen(state: Held, current: Decision, at_ns: int, settings: Breaker, mode: Mode) -> Decision:
     """Open the breaker again after a bad probe, for twice as long."""
     state.cooldown_s = min(state.cooldown_s * 2, settings.max_cooldown_s)
@@ -46,6 +53,8 @@ def reopen(state: Held, current: Decision, at_ns: int, settings: Breaker, mode: 
             "expires_at_ns": at_ns + int(state.cooldown_s * 1e9),
             "epoch": state.epoch,
             "mode": mode,
+            "probes": settings.probes,
+            "probes_passed": 0,
         }
     )
     return state.decision

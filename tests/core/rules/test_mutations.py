@@ -132,6 +132,7 @@ TABLE = (
         step=0.001),
     Row("breaker.cooldown_s", probed(299.5), probed(300), ("open", "closed"), outcome=last_state),
     Row("breaker.max_cooldown_s", failed_probes(3), failed_probes(4), ("2400 s", "3600 s"), outcome=cooldown),
+    Row("breaker.probes", probed(300, 2), probed(300, 3), ("open", "closed"), base=3, outcome=last_state),
 )  # fmt: skip
 
 ELSEWHERE = {

@@ -137,6 +137,19 @@ def test_a_probe_whose_session_is_stopped_doubles_the_cooldown_up_to_its_bound()
     assert (again.epoch, once_more.epoch) == (2, 3)
 
 
+def test_of_several_probes_all_have_to_succeed_and_the_first_that_is_stopped_opens_it_again() -> None:
+    several = policy(agent_breaker={"mode": "block"}, breaker={"probes": 3})
+    scope = Scope(under=several)
+    (opened,) = scope.take(trips(5)).decisions
+    assert opened.probes == 3
+    assert scope.take(charge(at=310, calls=3, failures=1)).decisions == []
+    assert [d.state for d in scope.take(charge(at=311)).decisions] == ["closed"]
+    scope = Scope(under=several)
+    scope.take(trips(5))
+    scope.take(charge(at=310, calls=2))
+    assert [(d.state, d.probes_passed) for d in scope.take(trip("probe", at=311)).decisions] == [("open", 0)]
+
+
 def test_a_probe_that_nobody_answered_tells_nothing() -> None:
     scope = blocking()
     scope.take(trips(5))

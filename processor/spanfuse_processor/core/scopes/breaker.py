@@ -1,7 +1,7 @@
 """The circuit breaker of a scope: the same states as a session's (`core.breaker`), turned by charges instead of calls.
 
-It opens for the cooldown. The first charge with a call that started after the expiry is the probe: a session that is stopped in
-it, or the same finding again, opens the breaker for twice as long; a call that succeeded closes it.
+It opens for the cooldown. Calls that started after the expiry are the probes: a session that is stopped in the charge of one,
+or the same finding again, opens the breaker for twice as long; `breaker.probes` calls that succeeded close it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ def _probed(
         return circuit.reopen(state, current, charge.at_ns, settings, mode)
     if charge.failures >= charge.calls:
         return None  # nobody answered: nothing is known yet
+    if not circuit.passed(state, current, charge.calls - charge.failures):
+        return None
     state.tripped.clear()
     state.cooldown_s = 0.0
     return close(state, charge.at_ns, "The probe succeeded.", mode)
@@ -61,5 +63,6 @@ def _decide(state: ScopeState, charge: Charge, finding: Finding, settings: Break
         issued_at_ns=charge.at_ns,
         expires_at_ns=charge.at_ns + int(state.cooldown_s * 1e9),
         epoch=state.epoch,
+        probes=settings.probes,
     )
     return state.decision
