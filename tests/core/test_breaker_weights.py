@@ -129,8 +129,8 @@ def test_the_first_of_several_probes_that_fails_opens_the_breaker_and_the_count_
 
 def test_probes_that_went_well_are_remembered_in_the_state() -> None:
     pipeline, session = Pipeline(policy(breaker={"probes": 2})), SessionState("s")
-    for call in [*(failure(at=i) for i in range(5)), prompt("hello", at=310)]:
-        pipeline.step(session, call)
+    for one in [*(failure(at=i) for i in range(5)), prompt("hello", at=310)]:
+        pipeline.step(session, one)
     restored = SessionState.restore(session.snapshot())
     assert [d.state for d in pipeline.step(restored, prompt("hello again", at=311)).decisions] == ["closed"]
 
