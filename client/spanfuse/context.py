@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final, ParamSpec, TypeVar
 
 from spanfuse.names import named
@@ -98,6 +98,17 @@ class session:
         self._named = Identity(_text(session), _text(agent), _text(user), _text(team), _text(trace))
         self._tokens: list[contextvars.Token[Identity]] = []
 
+    def named(self) -> str:
+        """The session that is named, here or by the block around it.
+
+        Raises:
+            ValueError: none is.
+        """
+        found = self._named.session or IDENTITY.get().session
+        if found is None:
+            raise ValueError("no session is named: pass its id")
+        return found
+
     def __enter__(self) -> Identity:
         outer, named = IDENTITY.get(), self._named
         identity = Identity(
@@ -117,6 +128,18 @@ class session:
         except (ValueError, IndexError):
             # Left in another context, as when an event loop finalises an async generator: nothing to restore there.
             return
+
+
+Session = session
+"""The same, where a parameter is called `session`."""
+
+
+def whose(names: Mapping[str, object]) -> Identity:
+    """The identity at hand with the names that were given, and its trace, which names the session where nothing else does."""
+    with session(**names) as who:
+        pass
+    trace = who.trace or trace_source()
+    return Identity(who.session or (f"trace:{trace}" if trace else None), who.agent, who.user, who.team, trace)
 
 
 class call:

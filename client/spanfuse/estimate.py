@@ -8,7 +8,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from spanfuse.ledger.amounts import Amounts
     from spanfuse.ledger.book import Definitions
 
 Price = Callable[[str, int, int], float]
@@ -29,10 +28,23 @@ _MILLION: Final = 1_000_000
 
 
 class Tokens(NamedTuple):
-    """Input and output tokens of a call."""
+    """Tokens of a call."""
 
     input: int
+    """Input tokens, those of the cache included."""
     output: int
+    """Output tokens, those of reasoning included."""
+    cache_read: int = 0
+    """Part of the input that was read from the provider's cache."""
+    cache_write: int = 0
+    """Part of the input that was written to it."""
+    reasoning: int = 0
+    """Part of the output."""
+
+    @property
+    def total(self) -> int:
+        """Input and output."""
+        return self.input + self.output
 
 
 def tokens_of(value: Any) -> int:
@@ -60,23 +72,6 @@ def whole_tokens(value: object) -> int | None:
     return value if type(value) is int and 0 <= value <= _MAX_TOKENS else None
 
 
-def amounts_of(model: str, tokens: Tokens, price: Price | None, definitions: Definitions | None) -> Amounts:
-    """What so many tokens of a model come to: by the function, else by the ledger's table of prices, else by its fallback.
-
-    A function that fails, or answers what is no amount, is passed over."""
-    from spanfuse.ledger.amounts import MAX_AMOUNT, Amounts, nano
-
-    cost = None
-    if price is not None:
-        try:
-            cost = nano(price(model, *tokens))
-        except Exception:  # a foreign function
-            cost = None
-    if cost is None:
-        cost = min(_by_table(model, tokens, definitions), MAX_AMOUNT)
-    return Amounts(cost, sum(tokens))
-
-
 @lru_cache(maxsize=1024)
 def _names(model: str) -> tuple[str, ...]:
     """Under which names a model may be listed: as it is called, without its provider, and without its date or version."""
@@ -86,9 +81,12 @@ def _names(model: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _by_table(model: str, tokens: Tokens, definitions: Definitions | None) -> int:
-    from spanfuse.ledger.book import Definitions
+def by_table(model: str, tokens: Tokens, definitions: Definitions) -> int | None:
+    """Cost by the ledger's table of prices, nano-dollars, rounded up; None where the model is not in it."""
+    rate = next((rate for name in _names(model) if (rate := definitions.prices.get(name))), None)
+    return None if rate is None else by_rate(tokens, rate)
 
-    known = definitions or Definitions()
-    rate = next((rate for name in _names(model) if (rate := known.prices.get(name))), known.fallback)
+
+def by_rate(tokens: Tokens, rate: tuple[int, int]) -> int:
+    """Cost by the prices of a million input and output tokens, nano-dollars, rounded up."""
     return -(-(tokens.input * rate[0] + tokens.output * rate[1]) // _MILLION)

@@ -10,25 +10,22 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
-from spanfuse import context
-from spanfuse.availability import FailMode, OnUnavailable
-from spanfuse.blocked import UNAVAILABLE, Blocked
-from spanfuse.context import IDENTITY, Identity
-from spanfuse.context import session as _session
-from spanfuse.counters import Counters, Counts
+from spanfuse.availability import OnUnavailable
+from spanfuse.caps import Caps, Spent
+from spanfuse.checks import Checks
+from spanfuse.context import Session
+from spanfuse.counters import Counts
 from spanfuse.feed import Feed, FeedState
 from spanfuse.judge import PROBE_LEASE_S, Judge, Mode
-from spanfuse.names import PLAIN_CHARS, named
-from spanfuse.shown import Shown
-from spanfuse.verdict import ALLOWED, Verdict
 
 if TYPE_CHECKING:
     from spanfuse.estimate import Price
+    from spanfuse.ledger.book import Definitions
     from spanfuse.ledger.ledger import Ledger
     from spanfuse.ledger.purse import Purse
-    from spanfuse.spend import Spending
+    from spanfuse.model_call import ModelCall
     from spanfuse.subscribers.base import Subscriber
-    from spanfuse.table import Entry
+    from spanfuse.tool_call import ToolCall
     from spanfuse_schemas import Decision
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -41,7 +38,7 @@ log = logging.getLogger("spanfuse")
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
-class Guard:
+class Guard(Checks):
     """Knows the newest decision of each key, and refuses the calls it applies to.
 
     It starts by itself with the first check, in a forked child anew. It never raises anything but `Blocked` from `check`,
@@ -83,108 +80,41 @@ class Guard:
     ) -> None:
         # Here and not in the subscriber's thread: a fork during an import leaves the child's import lock held for ever.
         import spanfuse.messages  # noqa: F401
+        from spanfuse.admission import Admission
+        from spanfuse.pricing import Pricing
         from spanfuse.subscribers.connect import connect
 
-        self.disabled: Final = os.environ.get("SPANFUSE_DISABLED", "").lower() in ("1", "true", "yes", "on")
-        self.mode: Final = _mode(mode)
-        self._fail_mode = FailMode(on_unavailable)
-        self._may_close = self._fail_mode.may_close
-        self._now_ns = now_ns
-        self._feed = Feed(connect(subscriber), staleness_s, monotonic)
-        self._table = self._feed.table
-        self._judge = Judge(self.mode, probe_lease_s, now_ns, monotonic)
-        self._purse = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
-        self._price = price
-        self._new_counters()
+        decided = _mode(mode)
+        super().__init__(
+            Feed(connect(subscriber), staleness_s, monotonic),
+            Judge(decided, probe_lease_s, now_ns, monotonic),
+            on_unavailable,
+            decided,
+            os.environ.get("SPANFUSE_DISABLED", "").lower() in ("1", "true", "yes", "on"),
+            now_ns,
+        )
+        self.caps: Final = Caps(now_ns, monotonic)
+        self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
+        self.pricing: Final = Pricing(price, self._definitions)
+        self.admission: Final = Admission(self)
+        self._listeners: list[object] = []
         _guards.add(self)
 
-    def _new_counters(self) -> None:
-        self._counters = Counters()
-        self._count = self._counters.check
+    def _definitions(self) -> Definitions | None:
+        book = self.purse.ledger.book if self.purse is not None else None
+        return book.definitions if book is not None else None
 
-    def check(
-        self,
-        *,
-        session: object = None,
-        agent: object = None,
-        user: object = None,
-        team: object = None,
-        trace: object = None,
-        messages: Any = None,
-        prompt: Any = None,
-    ) -> Verdict:
-        """Ask whether the next call may be made. Asking changes nothing but counters, and spends the probe of a
-        half-open breaker.
-
-        Args:
-            session: id of the session; each name that is not given comes from `session(...)` around the call.
-            agent: name of the agent.
-            user: id of the user.
-            team: team that pays.
-            trace: trace id, 32 hex digits; default that of the current span, with `spanfuse.otel`. It names the session
-                where nothing else does.
-            messages: the call's conversation: a list of message dicts in the style of OpenAI, Anthropic or GenAI, or a
-                text. Read only while a block is limited to a loop, to tell a call that repeats it from one that leaves it.
-            prompt: the call's text, where it has no messages.
-
-        Raises:
-            Blocked: the call is refused.
-        """
-        try:
-            self._count()
-            if not self._feed.running and not self._begin():
-                return ALLOWED
-            who = IDENTITY.get()
-            # Names are in their one form where `strip` gives the very same text: a call of `named` for each costs too much.
-            if session is None or session == "":
-                session = who.session
-            elif not isinstance(session, str) or session.strip() is not session or len(session) > PLAIN_CHARS:
-                session = named(session) or who.session
-            if agent is None or agent == "":
-                agent = who.agent
-            elif not isinstance(agent, str) or agent.strip() is not agent or len(agent) > PLAIN_CHARS:
-                agent = named(agent) or who.agent
-            if user is None or user == "":
-                user = who.user
-            elif not isinstance(user, str) or user.strip() is not user or len(user) > PLAIN_CHARS:
-                user = named(user) or who.user
-            if team is None or team == "":
-                team = who.team
-            elif not isinstance(team, str) or team.strip() is not team or len(team) > PLAIN_CHARS:
-                team = named(team) or who.team
-            if trace is None or trace == "":
-                trace = who.trace
-            elif not isinstance(trace, str):
-                trace = str(trace)
-            view = self._table.view
-            if trace is None and (session is None or view.trace):
-                trace = context.trace_source()
-            if session is None and trace is not None:
-                session = f"trace:{trace}"
-            if (
-                session in view.session
-                or agent in view.agent
-                or user in view.user
-                or team in view.team
-                or trace in view.trace
-                or view.everyone
-                or self._may_close
-            ):
-                return self._consider(Identity(session, agent, user, team, trace), messages, prompt)
-            return ALLOWED
-        except Blocked:
-            raise
-        except Exception:
-            return self._failed()
-
-    def spend(
+    def call(
         self,
         *,
         model: str = "",
         messages: Any = None,
         prompt: Any = None,
-        max_output_tokens: int | None = None,
+        system: Any = None,
         tools: Any = None,
+        max_output_tokens: int | None = None,
+        provider: str = "",
+        operation: str = "chat",
         cost_usd: float | None = None,
         session: object = None,
         agent: object = None,
@@ -192,22 +122,23 @@ class Guard:
         team: object = None,
         trace: object = None,
         call_id: str | None = None,
-    ) -> Spending:
+    ) -> ModelCall:
         """Make one model call inside `with` or `async with`: it is checked, its estimate is held on every strict budget, and
         what it took is settled at the end of the block. In a coroutine use `async with`, which blocks no event loop.
 
-        >>> with guard.spend(model="gpt-4o-mini", messages=messages, max_output_tokens=500) as call:
+        >>> with guard.call(model="gpt-4o-mini", messages=messages, max_output_tokens=500) as call:
         ...     answer = client.chat.completions.create(...)
-        ...     call.settle(input_tokens=answer.usage.prompt_tokens, output_tokens=answer.usage.completion_tokens)
-
-        Without a ledger it only checks.
+        ...     call.answered(answer)
 
         Args:
             model: the model, by whose price the call is estimated.
             messages: as of `check`; their size is the estimate of the input.
             prompt: as of `check`.
-            max_output_tokens: the most that the model may answer, tokens; default 4,096.
+            system: instructions of the system that are kept apart from the messages.
             tools: definitions of tools that are sent along.
+            max_output_tokens: the most that the model may answer, tokens; default 4,096.
+            provider: who is asked, under its OpenTelemetry name (`gen_ai.provider.name`).
+            operation: what for (`gen_ai.operation.name`).
             cost_usd: the most that the call may cost, USD; default: by price and tokens.
             session: this and the other names are as of `check`.
             agent: name of the agent.
@@ -220,88 +151,44 @@ class Guard:
         Entering the block raises:
             Blocked: the call is refused; `OverBudget` where a strict budget has no room.
         """
-        from spanfuse.spend import Spending
+        from spanfuse.model_call import Asked, ModelCall
 
-        given = {"session": session, "agent": agent, "user": user, "team": team, "trace": trace}
-        asked = {
-            "model": model, "messages": messages, "prompt": prompt, "max_output_tokens": max_output_tokens,
-            "tools": tools, "cost_usd": cost_usd,
-        }  # fmt: skip
-        names = {name: value for name, value in given.items() if value is not None}
-        return Spending(self, names, asked, call_id)
+        asked = Asked(model, messages, prompt, system, tools, max_output_tokens, provider, operation, cost_usd)
+        return ModelCall(self, _given(session, agent, user, team, trace), asked, call_id)
 
-    def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
-        """The slow path: something is known of this call, or has to be."""
-        if self._may_close and not self._feed.available():
-            key = self._fail_mode.closed(who)
-            if key is not None:
-                return self._refuse(self._unavailable(key), enforced=self.mode != "observe")
-        entries = self._entries(who)
-        if not entries:
-            return ALLOWED
-        ruling = self._judge.weigh(entries, Shown(messages, prompt), self._feed.stale)
-        if ruling.refused is not None:
-            self._refuse(ruling.refused.decision, enforced=True)
-        return self._answer(ruling.observed, ruling.nudge, probe=ruling.probe)
+    def tool(
+        self,
+        name: str,
+        arguments: Any = None,
+        *,
+        call_id: str = "",
+        session: object = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+        trace: object = None,
+    ) -> ToolCall:
+        """Execute a tool inside `with` or `async with`: the tool policy is asked first, what it brought is learned from.
 
-    def _entries(self, who: Identity) -> list[Entry]:
-        view = self._table.view
-        found = (
-            view.session.get(who.session),
-            view.trace.get(who.trace),
-            view.agent.get(who.agent),
-            view.user.get(who.user),
-            view.team.get(who.team),
-            view.everyone.get("*"),
-        )
-        return [entry for entry in found if entry is not None]
+        >>> with guard.tool("search", {"query": query}) as tool:
+        ...     tool.result(search(query))
 
-    def _answer(self, observed: Entry | None, nudge: Entry | None, *, probe: bool) -> Verdict:
-        count = self._counters.add
-        if probe:
-            count("probes")
-        if nudge is not None:
-            count("nudged")
-        text = nudge.decision.message if nudge is not None else ""
-        if observed is not None:
-            count("would_block", rule=observed.decision.rule)
-            return Verdict(would_block=True, nudge=text, decision=observed.decision)
-        return Verdict(nudge=text, decision=nudge.decision) if nudge is not None else ALLOWED
+        Args:
+            name: name of the tool.
+            arguments: what it is called with, an object or its JSON text.
+            call_id: id of the tool call, as the provider gave it.
+            session: this and the other names are as of `check`.
+            agent: name of the agent.
+            user: id of the user.
+            team: team that pays.
+            trace: trace id.
 
-    def _refuse(self, decision: Decision, *, enforced: bool) -> Verdict:
-        self._counters.add("blocked" if enforced else "would_block", rule=decision.rule)
-        if enforced:
-            raise Blocked(decision)
-        return Verdict(would_block=True, decision=decision)
+        Entering the block raises:
+            Blocked: its session is stopped, or the policy denies it (`ToolDenied`).
+        """
+        from spanfuse.tool_call import ToolCall
 
-    def _unavailable(self, key: str) -> Decision:
-        from spanfuse_schemas import Decision, Evidence
-
-        return Decision(
-            key=key,
-            state="open",
-            action="block",
-            mode="enforce",
-            rule=UNAVAILABLE,
-            message=f"control unavailable, {self._feed.trouble}",
-            evidence=Evidence(value=self.age_s or 0, threshold=self._feed.staleness_s, unit="s"),
-            issued_at_ns=self._now_ns(),
-        )
-
-    def _failed(self) -> Verdict:
-        counters = self._counters
-        if not counters.snapshot().errors:
-            log.warning("the guard failed and lets calls pass; this is said once", exc_info=True)
-        counters.add("errors")
-        return ALLOWED
-
-    def _begin(self) -> bool:
-        """Start with the first check of a process; False where there is nothing to ask."""
-        if self.disabled:
-            return False
-        if not self._feed.closed:
-            self._feed.start()
-        return True
+        return ToolCall(self, _given(session, agent, user, team, trace), name, arguments, call_id)
 
     def start(self) -> None:
         """Start to follow decisions now rather than with the first check. Returns at once; see `wait_ready`."""
@@ -315,8 +202,8 @@ class Guard:
     def close(self) -> None:
         """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
         self._feed.close()
-        if self._purse is not None:
-            self._purse.close()
+        if self.purse is not None:
+            self.purse.close()
 
     def __enter__(self) -> Guard:
         self.start()
@@ -333,9 +220,52 @@ class Guard:
         user: object = None,
         team: object = None,
         trace: object = None,
-    ) -> _session:
-        """The same as `spanfuse.session`: names the session for all checks and spans inside a `with` block."""
-        return _session(session, agent=agent, user=user, team=team, trace=trace)
+        budget_usd: float | None = None,
+        max_steps: int | None = None,
+        deadline_s: float | None = None,
+    ) -> Session:
+        """The same as `spanfuse.session`: names the session for all checks and spans inside a `with` block. The caps hold
+        for the session's model calls that are made with `call` or an integration of this Guard, those in flight included.
+
+        Args:
+            session: id of the session; this and the other names are as of `spanfuse.session`.
+            agent: name of the agent.
+            user: id of the user.
+            team: team that pays.
+            trace: trace id.
+            budget_usd: no call is let through once this is spent, USD; what is in flight counts by its estimate.
+            max_steps: model calls that are let through.
+            deadline_s: time from now, or from when the session was first heard of, after which none is, seconds.
+
+        Raises:
+            ValueError: a cap without a session, or one that is negative or no number.
+        """
+        names = Session(session, agent=agent, user=user, team=team, trace=trace)
+        if budget_usd is not None or max_steps is not None or deadline_s is not None:
+            self.caps.set(names.named(), budget_usd, max_steps, deadline_s)
+        return names
+
+    def spent(self, session: object = None) -> Spent:
+        """What a session has used in this process, as far as its calls were made with `call`; default: the session at hand."""
+        return self.caps.spent(Session(session).named())
+
+    def listen(self, *listeners: object) -> None:
+        """Tell others of calls. Each may have any of these methods, which must be quick; what they raise is counted.
+
+        `began(call)`, `ended(call)`: a model call was admitted, is over; `tool_began(tool)`, `tool_ended(tool)`: the same for a
+        tool; `refused(decision, identity)`: a call was refused.
+        """
+        self._listeners += listeners
+
+    def tell(self, event: str, *what: object) -> None:
+        """Tell the listeners."""
+        for listener in self._listeners:
+            hears = getattr(listener, event, None)
+            if hears is not None:
+                try:
+                    hears(*what)
+                except Exception:
+                    self.failed()
 
     @overload
     def protect(self, function: F, /) -> F: ...
@@ -361,8 +291,7 @@ class Guard:
         """
         from spanfuse.protect import protected
 
-        given = {"session": session, "agent": agent, "user": user, "team": team}
-        names = {name: value for name, value in given.items() if value is not None}
+        names = _given(session, agent, user, team, None)
         if function is not None:
             return protected(self, function, names)
         return lambda decorated: protected(self, decorated, names)
@@ -388,10 +317,17 @@ class Guard:
 
     def _after_fork(self) -> None:
         self._new_counters()
+        self.caps.after_fork()
         self._judge.after_fork()
         self._feed.after_fork()
-        if self._purse is not None:
-            self._purse.after_fork()
+        if self.purse is not None:
+            self.purse.after_fork()
+
+
+def _given(session: object, agent: object, user: object, team: object, trace: object) -> dict[str, object]:
+    """The names that were given."""
+    given = {"session": session, "agent": agent, "user": user, "team": team, "trace": trace}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _mode(mode: Mode | None) -> Mode | None:

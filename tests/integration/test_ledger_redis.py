@@ -155,7 +155,7 @@ def test_a_fleet_goes_on_within_its_allowance_while_redis_is_down_and_settles_la
 
 
 def _spend(guard: Guard, dollars: float) -> None:
-    with guard.spend(cost_usd=dollars, user="u"):
+    with guard.call(cost_usd=dollars, user="u"):
         pass
 
 
@@ -168,8 +168,8 @@ def _passes(guard: Guard, dollars: float) -> bool:
 
 
 def _purse_away(guard: Guard) -> bool:
-    assert guard._purse is not None
-    return bool(guard._purse.away)
+    assert guard.purse is not None
+    return bool(guard.purse.away)
 
 
 def test_strict_budgets_overshoot_by_the_error_of_estimates_alone(ledger: Ledger) -> None:

@@ -88,12 +88,12 @@ def guard(ledger: SqliteLedger, line: Line) -> Iterator[Guard]:
 
 
 def purse_of(guard: Guard) -> Purse:
-    assert guard._purse is not None
-    return guard._purse
+    assert guard.purse is not None
+    return guard.purse
 
 
 def spend(guard: Guard, dollars: float, **names: Any) -> None:
-    with guard.spend(cost_usd=dollars, **(names or U)):
+    with guard.call(cost_usd=dollars, **(names or U)):
         pass
 
 
@@ -121,7 +121,7 @@ def test_a_share_of_what_was_left_is_let_through_and_charged_later(guard: Guard,
 def test_what_costs_less_than_its_estimate_leaves_more_of_the_allowance(guard: Guard, line: Line) -> None:
     line.cut = "before"
     for _ in range(3):
-        with guard.spend(cost_usd=4, user="u") as call:
+        with guard.call(cost_usd=4, user="u") as call:
             call.settle(cost_usd=0.5)
     with pytest.raises(OverBudget):
         spend(guard, 4)
@@ -181,7 +181,7 @@ def test_an_answer_that_is_lost_charges_nothing_twice(guard: Guard, line: Line, 
         line.cut = "after"
         spend(guard, 2)
     else:
-        with guard.spend(cost_usd=2, user="u"):
+        with guard.call(cost_usd=2, user="u"):
             line.cut = "after"
     wait_until(lambda: line.asked > 6)
     back(guard, line)
@@ -227,7 +227,7 @@ def test_a_settlement_in_doubt_is_charged_where_the_books_were_lost_and_not_wher
 def test_what_is_under_way_when_the_ledger_is_back_is_held(guard: Guard, line: Line, books_of: Ledger) -> None:
     spend(guard, 1)
     line.cut = "before"
-    with guard.spend(cost_usd=2, user="u") as call:
+    with guard.call(cost_usd=2, user="u") as call:
         back(guard, line)
         assert books(books_of) == (1, 2)
         call.settle(cost_usd=1.5)
@@ -240,7 +240,7 @@ def test_a_call_that_fails_without_the_ledger_gives_its_allowance_back(
     spend(guard, 1)
     line.cut = "before"
     for _ in range(3):
-        with pytest.raises(ValueError, match="provider"), guard.spend(cost_usd=4, user="u"):
+        with pytest.raises(ValueError, match="provider"), guard.call(cost_usd=4, user="u"):
             raise ValueError("provider")
     back(guard, line)
     assert books(books_of) == (1, 0)
@@ -310,7 +310,7 @@ def test_an_event_loop_goes_on_while_a_server_does_not_answer() -> None:
         guard, count = Guard(MemorySubscriber(), ledger=ledger), 0
 
         async def call() -> None:
-            async with guard.spend(cost_usd=1, user="u"):
+            async with guard.call(cost_usd=1, user="u"):
                 pass
 
         task = asyncio.create_task(call())
@@ -368,7 +368,7 @@ def test_a_call_that_is_cancelled_while_the_ledger_is_asked_leaves_nothing_held(
     monkeypatch.setattr(line, "arun", slow)
 
     async def call() -> None:
-        async with guard.spend(cost_usd=2, user="u") as spending:
+        async with guard.call(cost_usd=2, user="u") as spending:
             spending.settle(cost_usd=1.5)
 
     async def cancelled() -> None:

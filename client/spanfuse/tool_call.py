@@ -1,0 +1,95 @@
+"""Around one execution of a tool: the policy is asked before it, what it brought is learned from after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from spanfuse import context
+from spanfuse.blocked import Blocked
+from spanfuse.context import NOBODY, Identity
+
+if TYPE_CHECKING:
+    from spanfuse.guard import Guard
+
+
+class ToolCall:
+    """One execution, to be used once: with `with` or `async with`, or with `begin` and `end`. Made by `Guard.tool`.
+
+    Attributes:
+        name: name of the tool.
+        arguments: what it is called with.
+        call_id: id of the tool call, as the provider gave it.
+        who: whose call it is; known from `begin` on.
+        brought: what it brought; None: nothing was said, or it failed.
+        error: how it failed; None: it did not.
+        began_ns: when it was admitted, nanoseconds since the Unix epoch; 0: not yet.
+        ended_ns: when it ended; 0: not yet.
+    """
+
+    def __init__(self, guard: Guard, names: Mapping[str, object], name: str, arguments: Any, call_id: str) -> None:
+        self.guard = guard
+        self.name, self.arguments, self.call_id = name, arguments, call_id
+        self._names = names
+        self.who: Identity = NOBODY
+        self.brought: Any = None
+        self.error: BaseException | None = None
+        self.began_ns = self.ended_ns = 0
+
+    def result(self, value: Any) -> Any:
+        """Say what the tool brought; it is given back."""
+        self.brought = value
+        return value
+
+    def begin(self) -> None:
+        """Ask whether the tool may be executed.
+
+        Raises:
+            Blocked: it may not.
+        """
+        if self.guard.disabled:
+            return
+        try:
+            self.who = context.whose(self._names)
+        except Blocked as refusal:
+            self.guard.tell("refused", refusal.decision, self.who)
+            raise
+        except Exception:
+            self.guard.failed()
+        self.began_ns = self.guard.now_ns()
+        self.guard.tell("tool_began", self)
+
+    async def abegin(self) -> None:
+        """The same, where whoever is asked for permission answers in a coroutine."""
+        self.begin()
+
+    def end(self, error: BaseException | None = None) -> None:
+        """Learn from what came back. Never an error; a second end does nothing.
+
+        Args:
+            error: how the tool failed; None: it did not.
+        """
+        if self.began_ns and not self.ended_ns:
+            self.error, self.ended_ns = error, self.guard.now_ns()
+            self.guard.tell("tool_ended", self)
+
+    async def aend(self, error: BaseException | None = None) -> None:
+        """The same."""
+        self.end(error)
+
+    def __enter__(self) -> ToolCall:
+        self.begin()
+        return self
+
+    async def __aenter__(self) -> ToolCall:
+        await self.abegin()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.end(error)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        self.end(error)
