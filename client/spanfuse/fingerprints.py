@@ -18,8 +18,8 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any, Final, Protocol
 
+from spanfuse.answers import replies
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
-from spanfuse.parts import mapping_of
 from spanfuse.prints import call_prints, tool_prints
 from spanfuse_schemas.wording import key_id, share_key
 
@@ -144,7 +144,7 @@ def state_tool(
 
 def of_call(messages: Any, reply: Any, system: Any = None) -> Attributes:
     """The attributes that state a model call; none where it cannot be read."""
-    return _stated(lambda: call_prints(_asked(messages), _replies(reply), system))
+    return _stated(lambda: call_prints(_asked(messages), replies(reply), system))
 
 
 def _stated(make: Callable[[], Prints]) -> Attributes:
@@ -167,20 +167,6 @@ def _asked(messages: Any) -> Sequence[Any] | None:
     if isinstance(messages, str):
         return [{"role": "user", "content": messages}]
     return None if messages is None else list(messages)
-
-
-def _replies(reply: Any) -> list[Any] | None:
-    """The messages of a reply: of each choice, or the items that the Responses API gives."""
-    if reply is None:
-        return None
-    if isinstance(reply, str):
-        return [{"role": "assistant", "content": reply}]
-    if isinstance(reply, (list, tuple)):
-        return list(reply)
-    found = mapping_of(reply)
-    if isinstance(choices := found.get("choices"), (list, tuple)):
-        return [mapping_of(choice).get("message") or choice for choice in choices]
-    return list(output) if isinstance(output := found.get("output"), (list, tuple)) else [found]
 
 
 def _plain(value: Any) -> Any:
