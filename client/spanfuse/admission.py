@@ -36,7 +36,8 @@ class Admission:
     def enter(self, made: ModelCall) -> bool:
         """Find out whose call it is; False where there is nothing to do: the Guard is off, or the call is part of another."""
         outer = AT_HAND.get()
-        if self._guard.disabled or (outer is not None and outer.guard is self._guard):
+        # One that is over may still stand in a context that nobody came back to, as of a generator that was left.
+        if self._guard.disabled or (outer is not None and outer.guard is self._guard and not outer.ended_ns):
             return False
         made.who = context.whose(made.names)
         made.scope = call(made.who)

@@ -192,6 +192,17 @@ class ModelCall:
             finally:
                 self._admission.ended(self)
 
+    def inside(self) -> None:
+        """Make what follows in this context part of this call, until `outside` or its end: for callbacks, between which a
+        library may use a client that is guarded as well."""
+        if self.counted:
+            AT_HAND.set(self)
+
+    def outside(self) -> None:
+        """End that."""
+        if AT_HAND.get() is self:
+            AT_HAND.set(None)
+
     def guess(self) -> Amounts:
         """The estimate, made now."""
         asked = self.asked

@@ -1,0 +1,53 @@
+"""A call that is made by callbacks: its begin, its end, and what runs between them."""
+
+from __future__ import annotations
+
+import contextvars
+
+from spanfuse.model_call import AT_HAND
+from spanfuse.testing import FakeGuard
+
+
+def test_a_call_inside_another_that_callbacks_made_is_the_same_call() -> None:
+    guard = FakeGuard()
+    with guard.session("s", max_steps=10):
+        outer = guard.call(model="m")
+        outer.begin()
+        outer.inside()
+        with guard.call(model="m"):
+            pass
+        outer.end()
+        outer.outside()
+        assert guard.spent().steps == 1
+
+
+def test_what_runs_after_its_answer_began_is_another_call() -> None:
+    guard = FakeGuard()
+    with guard.session("s", max_steps=10):
+        outer = guard.call(model="m")
+        outer.begin()
+        outer.inside()
+        outer.outside()
+        with guard.call(model="m"):
+            pass
+        outer.end()
+        assert guard.spent().steps == 2
+
+
+def test_a_call_that_is_over_swallows_no_others_where_nobody_went_outside() -> None:
+    """As in the context of a generator that was closed in another context than it began in."""
+    guard = FakeGuard()
+    with guard.session("s", max_steps=10):
+        left = guard.call(model="m")
+        context = contextvars.copy_context()
+        context.run(left.begin)
+        context.run(left.inside)
+        left.end()
+
+        def another() -> None:
+            assert AT_HAND.get() is left
+            with guard.call(model="m"):
+                pass
+
+        context.run(another)
+        assert guard.spent().steps == 2
