@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from spanfuse_schemas import Decision, Evidence
@@ -22,6 +22,7 @@ class Blocked(Exception):
 
     Attributes:
         code: always `spanfuse_blocked`, also under subclassing or translation.
+        terminal: whether it ends the session; false where only one call of a tool is refused (`ToolDenied`).
         key: the key that is blocked, such as `session:run-1`.
         scope: its scope: session, trace, agent, user, team or global.
         rule: the rule that decided, such as `repeat.prompt`; `unavailable` where `on_unavailable` decided.
@@ -32,6 +33,7 @@ class Blocked(Exception):
     """
 
     code: Final = "spanfuse_blocked"
+    terminal: ClassVar[bool] = True
     retryable: Final = False
     status_code: Final = 403
 
