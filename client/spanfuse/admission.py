@@ -105,6 +105,7 @@ class Admission:
         guard.tell("ended", made)
 
     def _withdraw(self, made: ModelCall) -> None:
+        self._guard.give_back(made.scope)
         if made.counted and made.who.session is not None:
             self._guard.caps.withdraw(made.who.session, made.held)
         made.counted = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spanfuse import context
@@ -133,6 +134,32 @@ class Checks:
             raise
         except Exception:
             return self.failed()
+
+    async def acheck(
+        self,
+        *,
+        session: object = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+        trace: object = None,
+        messages: Any = None,
+        prompt: Any = None,
+    ) -> Verdict:
+        """As `check`, without blocking the event loop where a half-open breaker has to ask the fleet for a probe."""
+        import asyncio
+
+        names = {"session": session, "agent": agent, "user": user, "team": team, "trace": trace}
+        asked = partial(self.check, **names, messages=messages, prompt=prompt)
+        try:
+            waits = self._judge.probes.shared and self._judge.asks_fleet(self._entries(context.whose(names)))
+        except Exception:
+            return self.failed()
+        return await asyncio.to_thread(asked) if waits else asked()
+
+    def give_back(self, scope: context.call) -> None:
+        """Give back the probe that a call has taken which is not made after all."""
+        self._judge.probes.give_back(scope.made)
 
     def _consider(self, who: Identity, messages: Any, prompt: Any) -> Verdict:
         """The slow path: something is known of this call, or has to be."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Mapping
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from spanfuse.names import named
+
+if TYPE_CHECKING:
+    from spanfuse.probes import Lease
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -38,7 +41,11 @@ class Identity:
 class Call:
     """One call in progress: all checks made inside it are the same call, and share its probe."""
 
-    __slots__ = ()
+    __slots__ = ("leases",)
+
+    def __init__(self) -> None:
+        self.leases: tuple[Lease, ...] = ()
+        """What it has taken of half-open breakers."""
 
 
 NOBODY: Final = Identity()
@@ -145,16 +152,17 @@ def whose(names: Mapping[str, object]) -> Identity:
 class call:
     """Make everything inside one call, so that its checks share one probe. A call inside a call is the same call."""
 
-    __slots__ = ("_call", "_identity", "_outer")
+    __slots__ = ("_identity", "_outer", "made")
 
     def __init__(self, identity: Identity | None = None) -> None:
-        self._call = CALL.get() or Call()
+        self.made = CALL.get() or Call()
+        """The call."""
         self._identity = identity
         self._outer: list[tuple[Call | None, Identity]] = []
 
     def __enter__(self) -> None:
         self._outer.append((CALL.get(), IDENTITY.get()))
-        CALL.set(self._call)
+        CALL.set(self.made)
         if self._identity is not None:
             IDENTITY.set(self._identity)
 

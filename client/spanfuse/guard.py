@@ -16,10 +16,12 @@ from spanfuse.checks import Checks
 from spanfuse.context import Session
 from spanfuse.counters import Counts
 from spanfuse.feed import Feed, FeedState
-from spanfuse.judge import PROBE_LEASE_S, Judge, Mode
+from spanfuse.judge import Judge, Mode
+from spanfuse.probes import PROBE_LEASE_S, Probes
 
 if TYPE_CHECKING:
     from spanfuse.estimate import Price
+    from spanfuse.leases import Leases
     from spanfuse.ledger.book import Definitions
     from spanfuse.ledger.ledger import Ledger
     from spanfuse.ledger.purse import Purse
@@ -53,6 +55,8 @@ class Guard(Checks):
             all or by scope (`{"team": "closed"}`) or key (`{"team:payments": "closed"}`). Known blocks hold all the while.
         staleness_s: silence after which the Guard is stale, seconds.
         probe_lease_s: how long a half-open breaker waits for the outcome of its probe, seconds.
+        leases: where the fleet shares the probes of half-open breakers: the address of a Redis, as of a ledger, or leases;
+            default `SPANFUSE_LEASES`, else the ledger's Redis, else each process has probes of its own.
         ledger: where strict budgets are kept, for `spend`: a ledger, or its address (`spanfuse.ledger.connect`); default
             `SPANFUSE_LEDGER`, else none.
         price: model, input tokens, output tokens → USD, to estimate calls with; default the table that the ledger publishes.
@@ -73,6 +77,7 @@ class Guard(Checks):
         on_unavailable: OnUnavailable | Mapping[str, OnUnavailable] = "open",
         staleness_s: float = STALENESS_S,
         probe_lease_s: float = PROBE_LEASE_S,
+        leases: Leases | str | None = None,
         ledger: Ledger | str | None = None,
         price: Price | None = None,
         now_ns: Callable[[], int] = time.time_ns,
@@ -85,16 +90,16 @@ class Guard(Checks):
         from spanfuse.subscribers.connect import connect
 
         decided = _mode(mode)
+        self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
         super().__init__(
             Feed(connect(subscriber), staleness_s, monotonic),
-            Judge(decided, probe_lease_s, now_ns, monotonic),
+            Judge(decided, Probes(probe_lease_s, _leases(leases, self.purse), monotonic), now_ns),
             on_unavailable,
             decided,
             os.environ.get("SPANFUSE_DISABLED", "").lower() in ("1", "true", "yes", "on"),
             now_ns,
         )
         self.caps: Final = Caps(now_ns, monotonic)
-        self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
         self.pricing: Final = Pricing(price, self._definitions)
         self.admission: Final = Admission(self)
         self._listeners: list[object] = []
@@ -318,7 +323,7 @@ class Guard(Checks):
     def _after_fork(self) -> None:
         self._new_counters()
         self.caps.after_fork()
-        self._judge.after_fork()
+        self._judge.probes.after_fork()
         self._feed.after_fork()
         if self.purse is not None:
             self.purse.after_fork()
@@ -350,6 +355,15 @@ def _purse(ledger: Ledger | str | None) -> Purse | None:
     from spanfuse.ledger.purse import opened
 
     return opened(ledger)
+
+
+def _leases(leases: Leases | str | None, purse: Purse | None) -> Leases | None:
+    leases = leases or os.environ.get("SPANFUSE_LEASES")
+    if leases is None and purse is None:
+        return None
+    from spanfuse.leases import leases_at
+
+    return leases_at(leases, purse.ledger if purse is not None else None)
 
 
 def _after_fork() -> None:

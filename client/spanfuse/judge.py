@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple
-
-from spanfuse.context import CALL
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
+    from spanfuse.probes import Probes
     from spanfuse.table import Entry
     from spanfuse_schemas import Fingerprint
 
 Mode = Literal["observe", "enforce"]
-PROBE_LEASE_S: Final = 30.0
-"""How long the outcome of a probe is waited for before the next is let through, seconds: long enough for a model call,
-short enough that a probe which died does not hold its session for good."""
-
 Shown = Callable[[], "tuple[Fingerprint | None, Fingerprint | None, bool]"]
 
 
@@ -38,23 +32,22 @@ class Judge:
 
     Args:
         mode: None: as each decision says; else for all.
-        lease_s: lease of a probe, seconds.
+        probes: gives out those of half-open breakers.
         now_ns: wall clock, nanoseconds since the Unix epoch.
-        monotonic: clock that never goes back, seconds.
     """
 
-    def __init__(
-        self, mode: Mode | None, lease_s: float, now_ns: Callable[[], int], monotonic: Callable[[], float]
-    ) -> None:
+    def __init__(self, mode: Mode | None, probes: Probes, now_ns: Callable[[], int]) -> None:
         self._mode = mode
-        self._lease_s = lease_s
+        self.probes = probes
         self._now_ns = now_ns
-        self._monotonic = monotonic
-        self._lock = threading.Lock()
 
-    def after_fork(self) -> None:
-        """The lock may have been held by a thread that does not exist in this process."""
-        self._lock = threading.Lock()
+    def asks_fleet(self, entries: Sequence[Entry]) -> bool:
+        """Whether to weigh these may mean to wait for the leases of the fleet."""
+        if not entries:
+            return False
+        now = self._now_ns()
+        binding = (e for e in entries if e.half_open(now) and self.enforces(e.decision.mode) and not e.lapsed(now))
+        return self.probes.ask_fleet(e for e in binding if e.decision.action == "block")
 
     def weigh(self, entries: Sequence[Entry], shown: Shown, stale: Callable[[], bool]) -> Ruling:
         """Decide about one call.
@@ -78,7 +71,7 @@ class Judge:
                 (ajar if entry.half_open(now) else shut).append(entry)
         refused, probe = self._first(shut, enforced=True), False
         if refused is None and ajar and not stale():
-            denied, probe = self._probe(ajar)
+            denied, probe = self.probes.take(ajar, lambda entry: self.enforces(entry.decision.mode))
             refused = self._first(denied, enforced=True)
             shut += denied
         if refused is not None:
@@ -92,22 +85,6 @@ class Judge:
     def enforces(self, mode: str) -> bool:
         """Whether a decision of that mode is enforced here."""
         return (self._mode or mode) == "enforce"
-
-    def _probe(self, blocks: Sequence[Entry]) -> tuple[list[Entry], bool]:
-        """Let a call through all these half-open breakers or through none: those that deny it, whether it is a probe.
-
-        A breaker that is only observed has no say in whether the others spend their probe.
-        """
-        call = CALL.get()
-        with self._lock:
-            now = self._monotonic()
-            denied = [e for e in blocks if now < e.lease_until and (call is None or e.owner is not call)]
-            if self._first(denied, enforced=True) is not None:
-                return denied, False
-            free = [e for e in blocks if now >= e.lease_until]
-            for entry in free:
-                entry.owner, entry.lease_until = call, now + self._lease_s
-        return denied, bool(free)
 
 
 def _covers(entry: Entry, shown: Shown) -> bool:

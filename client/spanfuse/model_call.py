@@ -160,7 +160,7 @@ class ModelCall:
             return
         with self._admission.admitting(self):
             with self.scope:
-                self.verdict = self.guard.check(messages=self.asked.messages, prompt=self.asked.prompt)
+                self.verdict = await self.guard.acheck(messages=self.asked.messages, prompt=self.asked.prompt)
             reservation = self._admission.count(self)
             if reservation is not None:
                 self._admission.observed(self, await reservation.ahold(self.guess))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from spanfuse.context import Call
+    from spanfuse.probes import Lease
     from spanfuse_schemas import Decision
 
 SCOPES: Final = ("session", "trace", "agent", "user", "team")
@@ -21,14 +22,24 @@ MAX_CLOSED: Final = 10_000
 
 
 class Entry:
-    """A decision in force, and the probe that this process may have let through since it expired."""
+    """A decision in force, and the probes that this process has let through since it expired."""
 
-    __slots__ = ("decision", "lease_until", "owner")
+    __slots__ = ("decision", "full_until_s", "leases")
 
     def __init__(self, decision: Decision) -> None:
         self.decision = decision
-        self.owner: Call | None = None
-        self.lease_until = float("-inf")
+        self.leases: tuple[Lease, ...] = ()
+        self.full_until_s = float("-inf")
+        """Until when the fleet has no room for another probe, by the clock that never goes back."""
+
+    def full(self, now_s: float) -> bool:
+        """Whether no other probe is let through now. Forgets those whose lease is over."""
+        self.leases = tuple(lease for lease in self.leases if now_s < lease.until_s)
+        return now_s < self.full_until_s or len(self.leases) >= self.decision.probes
+
+    def probed_by(self, call: Call | None, now_s: float) -> bool:
+        """Whether the call at hand has a probe already."""
+        return call is not None and any(lease.call is call and now_s < lease.until_s for lease in self.leases)
 
     def half_open(self, now_ns: int) -> bool:
         """Whether the decision is a block that only keeps back all calls but one."""

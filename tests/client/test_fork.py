@@ -96,7 +96,7 @@ def test_locks_held_by_other_threads_at_the_fork_do_not_hang_the_child() -> None
     subscriber = MemorySubscriber(block("session:s"))
     guard = Guard(subscriber, mode="enforce")
     guard.start()
-    locks = [guard._feed._lock, guard._counters._lock, guard._judge._lock, guard._table._lock]
+    locks = [guard._feed._lock, guard._counters._lock, guard._judge.probes._lock, guard._table._lock]
     for lock in locks:
         lock.acquire()
 

@@ -7,7 +7,7 @@ import hashlib
 import json
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -69,7 +69,8 @@ class RedisStore:
         if not tenant or {"{", "}"} & set(tenant):
             raise ValueError("a tenant has a name, without braces")
         self._redis, self._url, self._cluster, self._now_ns = redis, url, cluster, now_ns
-        self.keys: Final = tuple(f"spanfuse:{{{tenant}}}:{part}" for part in ("books", "names", "due"))
+        self._tenant = tenant
+        self.keys: Final = tuple(map(self.named, ("books", "names", "due")))
         self._head = (len(self.keys), *self.keys)
         self._packed = b"".join(b"$%d\r\n%b\r\n" % (len(t), t) for t in map(_bytes, ("EVALSHA", _SHA, *self._head)))
         self._send = self._clustered if cluster else self._direct
@@ -132,6 +133,19 @@ class RedisStore:
             except self._redis.exceptions.NoScriptError:
                 answer = await client.eval(SCRIPT, *given)
             return answer
+
+    def named(self, what: str) -> str:
+        """The name of another key of the tenant, in the slot of its books."""
+        return f"spanfuse:{{{self._tenant}}}:{what}"
+
+    def evaluate(self, script: str, keys: Sequence[bytes], arguments: Sequence[str | int]) -> Any:
+        """Run another script over the same connections.
+
+        Raises:
+            Unavailable: Redis does not answer in time.
+        """
+        with self._named_errors():
+            return self._client.register_script(script)(keys=keys, args=arguments)
 
     def rows(self, scope: str | None) -> Iterator[Row]:
         with self._named_errors():
