@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from spanfuse import context
+from spanfuse import context, road
 from spanfuse.context import IDENTITY
-from spanfuse.fingerprints import AT_HAND, Attributes
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE
+from spanfuse.counters import SPANS_DROPPED
+from spanfuse.fingerprints import AT_HAND
 
 try:
     from opentelemetry import trace
     from opentelemetry.context import Context
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
-    from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+    from spanfuse.span_queue import PromptSpanProcessor
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("spanfuse.instrument needs the extra otel: pip install 'spanfuse[otel]'") from error
 
@@ -32,12 +35,8 @@ SCHEDULE_DELAY_MS: Final = 5
 calls before its loop could be seen."""
 MAX_SCHEDULE_DELAY_MS: Final = 50
 """More than this is taken as this."""
-QUEUE_SPANS: Final = 4096
-"""Spans kept while the receiver is away; more are dropped, never waited for."""
 EXPORT_TIMEOUT_S: Final = 5.0
 """Longest time one export may take, retries included, seconds."""
-EXIT_S: Final = 3.0
-"""Longest time the exit of the process may take to send the last spans, seconds; OpenTelemetry's 30 are a hang to users."""
 
 ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "session": ("session.id",),
@@ -98,22 +97,24 @@ def instrument(
     headers: Mapping[str, str] | None = None,
     schedule_delay_ms: int = SCHEDULE_DELAY_MS,
 ) -> TracerProvider:
-    """Send this process's spans to spanfuse, or to a Collector in front of it.
+    """Send this process's spans to spanfuse, to a Collector in front of it, or straight to Kafka.
 
     Makes a tracer provider and sets it as the global one, or adds to the one that is set. Spans not yet sent are sent when
-    the process exits. A receiver that is away costs spans, never time. A second call changes nothing.
+    the process exits. A receiver that is away costs spans, never time; `dropped()` says how many. A second call changes
+    nothing.
 
     Args:
-        endpoint: `http://host:4318` for http/protobuf, `http://host:4317` for grpc; default
-            `OTEL_EXPORTER_OTLP_ENDPOINT`, else loopback.
-        protocol: default `OTEL_EXPORTER_OTLP_PROTOCOL`, else http/protobuf.
+        endpoint: `http://host:4318` for http/protobuf, `http://host:4317` for grpc; `kafka://host:9092[,host:9092]`, with
+            the extra `kafka` and security as `SPANFUSE_KAFKA_…` says; default `OTEL_EXPORTER_OTLP_ENDPOINT`, else loopback.
+        protocol: default `OTEL_EXPORTER_OTLP_PROTOCOL`, else http/protobuf. Kafka has its own.
         service_name: `service.name` of a new provider; default `OTEL_SERVICE_NAME`.
-        headers: sent along with each export.
+        headers: sent along with each export; not to Kafka.
         schedule_delay_ms: how long a finished span waits for others, milliseconds, 1 to 50.
 
     Raises:
         ImportError: without the extra `otel`.
     """
+    road.flush_spans = flush
     provider = trace.get_tracer_provider()
     try:
         if isinstance(provider, TracerProvider) and getattr(provider, "_spanfuse_instrumented", False):
@@ -124,51 +125,33 @@ def instrument(
             trace.set_tracer_provider(provider)
         provider.add_span_processor(ContextSpanProcessor())
         provider.add_span_processor(_batch(_exporter(endpoint, protocol, headers), schedule_delay_ms))
+        road.spans_go_to(endpoint, protocol, headers)
         provider._spanfuse_instrumented = True  # type: ignore[attr-defined]
     except Exception:
         log.warning("no spans are sent to spanfuse", exc_info=True)
     return provider if isinstance(provider, TracerProvider) else TracerProvider()
 
 
-class PromptSpanProcessor(BatchSpanProcessor):
-    """A batch processor whose end takes `EXIT_S` at most. A span of a call whose reply is not known yet waits for it."""
-
-    def on_end(self, span: ReadableSpan) -> None:
-        """Queue a span that has ended."""
-        at_hand = AT_HAND.get() if FINGERPRINT_ATTRIBUTE in (span.attributes or {}) else None
-        if at_hand is None or not at_hand.hold(lambda attributes: self._let_go(span, attributes)):
-            super().on_end(span)
-
-    def _let_go(self, span: ReadableSpan, attributes: Attributes) -> None:
-        super().on_end(_with(span, attributes))
-
-    def shutdown(self) -> None:
-        """Send what is waiting, and end."""
-        self._batch_processor.shutdown(timeout_millis=int(EXIT_S * 1000))
+def dropped() -> int:
+    """Spans of this process that `instrument` could not send, so far: more than 4,096 waited, or the receiver was away or
+    refused them. A batch that is given up after 5 s counts, though a slow receiver may have it."""
+    return SPANS_DROPPED.value
 
 
-def _with(span: ReadableSpan, attributes: Attributes) -> ReadableSpan:
-    """A span that has ended, with more attributes."""
-    return ReadableSpan(
-        name=span.name,
-        context=span.context,
-        parent=span.parent,
-        resource=span.resource,
-        attributes={**(span.attributes or {}), **attributes},
-        events=span.events,
-        links=span.links,
-        kind=span.kind,
-        status=span.status,
-        start_time=span.start_time,
-        end_time=span.end_time,
-        instrumentation_scope=span.instrumentation_scope,
-    )
+def flush(timeout_s: float = EXPORT_TIMEOUT_S) -> bool:
+    """Send the spans that wait, as before a serverless function is frozen; whether it was done within the time, seconds."""
+    provider = trace.get_tracer_provider()
+    if not isinstance(provider, TracerProvider):
+        return True
+    deadline = time.monotonic() + timeout_s
+    found = provider._active_span_processor._span_processors
+    ours = [processor for processor in found if isinstance(processor, PromptSpanProcessor)]
+    return all(one.force_flush(int(max(0.0, deadline - time.monotonic()) * 1000)) for one in ours)
 
 
-def _batch(exporter: SpanExporter, schedule_delay_ms: int) -> BatchSpanProcessor:
+def _batch(exporter: SpanExporter, schedule_delay_ms: int) -> PromptSpanProcessor:
     return PromptSpanProcessor(
         exporter,
-        max_queue_size=QUEUE_SPANS,
         schedule_delay_millis=min(max(1, schedule_delay_ms), MAX_SCHEDULE_DELAY_MS),
         max_export_batch_size=512,
         export_timeout_millis=EXPORT_TIMEOUT_S * 1000,
@@ -178,6 +161,10 @@ def _batch(exporter: SpanExporter, schedule_delay_ms: int) -> BatchSpanProcessor
 def _exporter(endpoint: str | None, protocol: Protocol | None, headers: Mapping[str, str] | None) -> SpanExporter:
     spoken = protocol or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
     base = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "").rstrip("/")
+    if base.startswith("kafka://"):
+        from spanfuse.kafka_spans import KafkaSpanExporter
+
+        return KafkaSpanExporter(base.removeprefix("kafka://") or None, EXPORT_TIMEOUT_S)
     if spoken == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 

@@ -36,6 +36,8 @@ _AIOKAFKA_LOGS: Final = (
     ".consumer.fetcher",
     ".consumer.group_coordinator",
 )
+    ".producer.producer",
+    ".producer.sender",
 
 
 _said = threading.local()
