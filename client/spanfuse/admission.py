@@ -80,7 +80,7 @@ class Admission:
     def observed(self, made: ModelCall, refusal: Decision | None) -> None:
         """A budget would have refused the call, were it enforced."""
         if refusal is not None:
-            self._guard.count("would_block", rule=refusal.rule)
+            self._guard.count("would_block", rule=refusal.rule, key=refusal.key)
             made.verdict = Verdict(would_block=True, nudge=made.verdict.nudge, decision=refusal)
 
     def begun(self, made: ModelCall) -> None:

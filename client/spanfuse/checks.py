@@ -196,13 +196,13 @@ class Checks:
             count("nudged")
         text = nudge.decision.message if nudge is not None else ""
         if observed is not None:
-            count("would_block", rule=observed.decision.rule)
+            count("would_block", rule=observed.decision.rule, key=observed.decision.key)
             return Verdict(would_block=True, nudge=text, decision=observed.decision)
         return Verdict(nudge=text, decision=nudge.decision) if nudge is not None else ALLOWED
 
     def refuse(self, decision: Decision, *, enforced: bool) -> Verdict:
         """Count a refusal, and raise it where it is enforced."""
-        self._counters.add("blocked" if enforced else "would_block", rule=decision.rule)
+        self._counters.add("blocked" if enforced else "would_block", rule=decision.rule, key=decision.key)
         if enforced:
             raise Blocked(decision)
         return Verdict(would_block=True, decision=decision)
@@ -221,9 +221,9 @@ class Checks:
             issued_at_ns=self.now_ns(),
         )
 
-    def count(self, name: str, *, rule: str | None = None) -> None:
-        """Count an event under one of the names of `Counts`."""
-        self._counters.add(name, rule=rule)
+    def count(self, name: str, *, rule: str | None = None, key: str = "*") -> None:
+        """Count an event under one of the names of `Counts`, and a block under its rule and the key that is blocked."""
+        self._counters.add(name, rule=rule, key=key)
 
     def closed_for(self, who: Identity) -> str | None:
         """The key by which a call is not let through while nothing is known; None: it is."""

@@ -258,7 +258,8 @@ class Guard(Checks):
         """Tell others of calls. Each may have any of these methods, which must be quick; what they raise is counted.
 
         `began(call)`, `ended(call)`: a model call was admitted, is over; `tool_began(tool)`, `tool_ended(tool)`: the same for a
-        tool; `refused(decision, identity)`: a call was refused.
+        tool; `entered(call)`, `left(call)`: the block of a model call is entered, is left, in the context of its code;
+        `refused(decision, identity)`: a call was refused.
         """
         self._listeners += listeners
 

@@ -264,3 +264,5 @@ class ModelCall:
 
 AT_HAND: Final[ContextVar[ModelCall | None]] = ContextVar("spanfuse_model_call", default=None)
 """The call whose block this is."""
+            self.guard.tell("entered", self)
+            self.guard.tell("left", self)

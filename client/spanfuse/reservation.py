@@ -94,7 +94,7 @@ class Reservation:
 
     def _refuse(self, refusal: Refusal, away: str = "") -> NoReturn:
         refused = over_budget(refusal, away=away)
-        self._guard.count("blocked", rule=refused.rule)
+        self._guard.count("blocked", rule=refused.rule, key=refused.key)
         raise refused from None
 
 
