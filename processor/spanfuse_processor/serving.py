@@ -30,10 +30,10 @@ class HttpServer:
         app: ASGI application.
         host: address to listen on.
         port: port to listen on; 0: a free one.
-        tls: uvicorn's options of TLS; none: without.
+        options: of uvicorn, such as those of TLS, in place of those that are set here.
     """
 
-    def __init__(self, name: str, app: Any, host: str, port: int, tls: dict[str, Any] | None = None) -> None:
+    def __init__(self, name: str, app: Any, host: str, port: int, options: dict[str, Any] | None = None) -> None:
         self._name = name
         self._address = (host, port)
         self._task: asyncio.Task[None] | None = None
@@ -46,7 +46,7 @@ class HttpServer:
                 lifespan="off",
                 server_header=False,
                 ws="none",
-                **(tls or {}),
+                **(options or {}),
             )
         )
 

@@ -10,6 +10,7 @@ from spanfuse_processor.cli.group import SpanfuseGroup
 from spanfuse_processor.cli.inspect import inspect
 from spanfuse_processor.cli.operate import reset, status
 from spanfuse_processor.cli.prepare import topics, validate
+from spanfuse_processor.cli.proxy import proxy
 from spanfuse_processor.cli.replay import replay
 from spanfuse_processor.cli.run import up, worker
 from spanfuse_processor.cli.show import demo
@@ -29,7 +30,7 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, topics, validate, demo, status, reset, budget, tail, inspect, doctor, replay):
+for command in (up, worker, proxy, topics, validate, demo, status, reset, budget, tail, inspect, doctor, replay):
     cli.add_command(command)
 
 

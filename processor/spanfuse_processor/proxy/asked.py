@@ -1,0 +1,77 @@
+"""What the Guard is shown of a request: the arguments of `Guard.call`, read from the body of each API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from spanfuse_processor.proxy.routes import Kind
+
+Body = dict[str, Any]
+
+
+def asked(kind: Kind, body: Body) -> dict[str, Any]:
+    """Arguments of `Guard.call`.
+
+    Args:
+        kind: the API.
+        body: its JSON; what is missing, or of another type than it should be, is left out.
+    """
+    model = body.get("model")
+    return {"model": model if isinstance(model, str) else "", **_OF[kind](body)}
+
+
+def nudged(kind: Kind, body: Body, text: str) -> Body:
+    """The body with a text of the user at the end of its conversation; as it was where there is no conversation."""
+    said = {"role": "user", "content": text}
+    place = "input" if kind == "responses" else "messages"
+    before = body.get(place)
+    if kind == "responses" and isinstance(before, str):
+        before = [{"role": "user", "content": before}]
+    return body | {place: [*before, said]} if isinstance(before, list) else body
+
+
+def _chat(body: Body) -> dict[str, Any]:
+    most = body.get("max_completion_tokens") or body.get("max_tokens")
+    return {"messages": body.get("messages"), "tools": body.get("tools"), "max_output_tokens": _whole(most)}
+
+
+def _responses(body: Body) -> dict[str, Any]:
+    given = body.get("input")
+    return {
+        "prompt" if isinstance(given, str) else "messages": given,
+        "system": body.get("instructions"),
+        "tools": body.get("tools"),
+        "max_output_tokens": _whole(body.get("max_output_tokens")),
+    }
+
+
+def _messages(body: Body) -> dict[str, Any]:
+    return {
+        "messages": body.get("messages"),
+        "system": body.get("system"),
+        "tools": body.get("tools"),
+        "max_output_tokens": _whole(body.get("max_tokens")),
+    }
+
+
+def _completions(body: Body) -> dict[str, Any]:
+    most = _whole(body.get("max_tokens"))
+    return {"prompt": body.get("prompt"), "max_output_tokens": most, "operation": "text_completion"}
+
+
+def _embeddings(body: Body) -> dict[str, Any]:
+    return {"prompt": body.get("input"), "max_output_tokens": 0, "operation": "embeddings"}
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+_OF: Final[dict[Kind, Callable[[Body], dict[str, Any]]]] = {
+    "chat": _chat,
+    "responses": _responses,
+    "messages": _messages,
+    "completions": _completions,
+    "embeddings": _embeddings,
+}

@@ -1,0 +1,228 @@
+"""The way of a request: who sends it, whether the Guard lets it through, and what the provider answers."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import httpx
+
+from spanfuse import Blocked, Guard
+from spanfuse_processor.errors import DecodeError, UnavailableError
+from spanfuse_processor.otlp.inflate import TooLargeError, inflate
+from spanfuse_processor.otlp.room import Room
+from spanfuse_processor.proxy import whose
+from spanfuse_processor.proxy.asked import asked, nudged
+from spanfuse_processor.proxy.exchange import ProviderFailed, pass_on
+from spanfuse_processor.proxy.headers import upstream
+from spanfuse_processor.proxy.refusals import Refusal, blocked, refused
+from spanfuse_processor.proxy.routes import Kind, Provider, Route, route
+from spanfuse_processor.proxy.upstream import Upstream
+from spanfuse_processor.proxy.whose import Whose
+from spanfuse_processor.proxy.wire import Client, ClientGone
+
+MAX_UNDER_WAY: Final = 4096
+"""Requests at one time; more are refused with 503, by which clients come again."""
+ROOM_BYTES: Final = 512 * 1024 * 1024
+"""Bytes of all requests under way to models."""
+
+_COME_AGAIN: Final = (b"retry-after", b"1")
+
+
+class Proxy:
+    """An ASGI application.
+
+    Args:
+        guard: asked before each model call.
+        upstreams: the providers.
+        token: what clients have to know; None: everybody may send.
+        nudge: whether the Guard's nudges are added to conversations.
+        max_body_bytes: largest request to a model, bytes.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        upstreams: Mapping[Provider, Upstream],
+        *,
+        token: str | None = None,
+        nudge: bool = False,
+        max_body_bytes: int,
+    ) -> None:
+        self._guard, self._upstreams = guard, upstreams
+        self._token = None if token is None else token.encode()
+        self._nudge, self._max_body = nudge, max_body_bytes
+        self._room = Room()
+        self._room.limit = ROOM_BYTES
+        self._under_way = 0
+        self.ready = False
+        """Whether it wants requests: it has started, and does not stop."""
+        self.counts: Counter[str] = Counter()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        client = Client(scope, receive, send)
+        self._under_way += 1
+        try:
+            await self._serve(client)
+        except ClientGone:
+            self.counts["clients_gone"] += 1
+        except asyncio.CancelledError:
+            if not client.gone:
+                raise
+            self.counts["clients_gone"] += 1
+        finally:
+            client.unwatch()
+            self._under_way -= 1
+
+    async def _serve(self, client: Client) -> None:
+        try:
+            await self._answer(client)
+        except Refusal as refusal:
+            self.counts[f"refused_{refusal.status}"] += 1
+            await client.refuse(refusal)
+        except httpx.HTTPError as error:
+            self.counts["provider_errors"] += 1
+            if client.begun:  # a connection that breaks off is all that can be said by now
+                raise
+            await client.refuse(_unreachable(error))
+
+    async def _answer(self, client: Client) -> None:
+        if client.path in ("/healthz", "/readyz"):
+            await self._health(client)
+            return
+        if self._under_way > MAX_UNDER_WAY:
+            raise _busy("too many requests under way")
+        found = route(client.method, client.path, client.query, client.headers)
+        if found is None:
+            raise refused(404, "not_found", "There is nothing here: paths are /v1/…, /openai/v1/… and /anthropic/v1/….")
+        key = self._admitted(client)
+        self.counts["requests"] += 1
+        if found.kind is None:
+            await self._pass(client, found, key)
+        else:
+            await self._guarded(client, found, found.kind, key)
+
+    def _admitted(self, client: Client) -> str | None:
+        """The key that goes to the provider, None for the client's own; if it knows the token, where there is one."""
+        key = whose.provider_key(client.headers)
+        if self._token is not None:
+            shown = [client.headers.get("x-spanfuse-token")]
+            if key is not None:  # with a key of its own for the provider, the usual places are free
+                shown += [
+                    client.headers.get("authorization", "").removeprefix("Bearer "),
+                    client.headers.get("x-api-key"),
+                ]
+            if not any(hmac.compare_digest((given or "").strip().encode(), self._token) for given in shown):
+                raise refused(401, "unauthorized", "The token of the proxy is missing or wrong: send x-spanfuse-token.")
+        return key
+
+    async def _health(self, client: Client) -> None:
+        status = 200 if self.ready or client.path == "/healthz" else 503
+        known = {
+            "ready": self.ready,
+            "guard": self._guard.state,
+            "under_way": self._under_way - 1,
+            "counts": self.counts,
+        }
+        body = json.dumps({"status": "ok"} if client.path == "/healthz" else known).encode()
+        await client.begin(status, [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))])
+        await client.end(body)
+
+    async def _pass(self, client: Client, found: Route, key: str | None) -> None:
+        """Pass a request on that calls no model: files, lists of models, batches."""
+        length = client.headers.get("content-length")
+        to = self._upstreams[found.provider]
+        headers = upstream(client.given, to.host, int(length) if length else None, found.provider, key)
+        body = _sent(client) if client.has_body else None
+        if body is None:
+            client.watch()
+        try:
+            async with to.ask(client.method, found.target, headers, body) as answer:
+                await pass_on(client, answer, None, None)
+        except TimeoutError:
+            if client.begun:
+                raise
+            raise refused(408, "timeout", "The request took too long to arrive.", final=False) from None
+
+    async def _guarded(self, client: Client, found: Route, kind: Kind, key: str | None) -> None:
+        with self._room.share() as share:
+            try:
+                data = await client.body(share, self._max_body)
+                body = _json(data, client.headers.get("content-encoding", ""), self._max_body)
+            except TooLargeError:
+                raise refused(413, "too_large", f"The request is larger than {self._max_body} bytes.") from None
+            except UnavailableError as error:
+                raise _busy(str(error)) from None
+            except TimeoutError:
+                raise refused(408, "timeout", "The request took too long to arrive.", final=False) from None
+            client.watch()
+            who = whose.read(client.headers, found.names, body)
+            try:
+                await self._called(client, found, kind, key, who, data, body)
+            except Blocked as refusal:
+                self.counts["blocked"] += 1
+                raise blocked(refusal, who.session, who.agent) from None
+
+    async def _called(
+        self, client: Client, found: Route, kind: Kind, key: str | None, who: Whose, data: bytes, body: dict[str, Any]
+    ) -> None:
+        session = self._guard.session(
+            who.session, agent=who.agent, user=who.user, team=who.team, trace=who.trace,
+            budget_usd=who.budget_usd, max_steps=who.max_steps,
+        )  # fmt: skip
+        with session:
+            async with self._guard.call(provider=found.provider, **asked(kind, body)) as call:
+                if self._nudge and call.nudge:
+                    data = json.dumps(nudged(kind, body, call.nudge)).encode()
+                to = self._upstreams[found.provider]
+                headers = upstream(client.given, to.host, len(data), found.provider, key)
+                async with to.ask(client.method, found.target, headers, data) as answer:
+                    if answer.status >= 400:
+                        await call.aend(ProviderFailed(answer.status))
+                    await pass_on(client, answer, call, self._guard)
+
+
+async def _sent(client: Client) -> AsyncIterator[bytes]:
+    async for piece in client.pieces():
+        yield piece
+    client.watch()
+
+
+def _json(data: bytes, encoding: str, limit: int) -> dict[str, Any]:
+    """The JSON of a request; empty for what is none: the provider says what is wrong with it.
+
+    Raises:
+        Refusal: 415; it is encoded so that nothing can be read.
+        TooLargeError: it is too large when decompressed.
+    """
+    if encoding.strip().lower() in ("gzip", "deflate"):
+        with suppress(DecodeError):
+            data = inflate(data, limit)
+    elif encoding.strip().lower() not in ("", "identity"):
+        raise refused(415, "encoding", f"Requests are plain or gzip, not {encoding[:32]!r}.", param="content-encoding")
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _unreachable(error: httpx.HTTPError) -> Refusal:
+    if isinstance(error, httpx.PoolTimeout):
+        return _busy("too many requests under way")
+    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+        return refused(504, "provider_timeout", "The provider did not answer in time.", final=False)
+    return refused(
+        502, "provider_unreachable", f"The provider cannot be reached: {error or type(error).__name__}", final=False
+    )
+
+
+def _busy(why: str) -> Refusal:
+    refusal = refused(503, "busy", f"The proxy is busy: {why}.", final=False)
+    refusal.headers.append(_COME_AGAIN)
+    return refusal
