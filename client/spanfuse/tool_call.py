@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spanfuse import context
 from spanfuse.blocked import Blocked
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 class ToolCall:
     """One execution, to be used once: with `with` or `async with`, or with `begin` and `end`. Made by `Guard.tool`.
+
+    The same tool with the same arguments inside its block is the same execution, seen by two integrations: it does nothing.
 
     Attributes:
         name: name of the tool.
@@ -36,6 +39,7 @@ class ToolCall:
         self.brought: Any = None
         self.error: BaseException | None = None
         self.began_ns = self.ended_ns = 0
+        self._outer: ToolCall | None = None
 
     def result(self, value: Any) -> Any:
         """Say what the tool brought; it is given back."""
@@ -48,7 +52,7 @@ class ToolCall:
         Raises:
             Blocked: it may not.
         """
-        if self.guard.disabled:
+        if self.guard.disabled or self._seen():
             return
         try:
             self.who = context.whose(self._names)
@@ -63,6 +67,24 @@ class ToolCall:
     async def abegin(self) -> None:
         """The same, where whoever is asked for permission answers in a coroutine."""
         self.begin()
+
+    def _seen(self) -> bool:
+        """Whether an integration around this one guards it."""
+        outer = TOOL_AT_HAND.get()
+        if outer is None or outer.guard is not self.guard or outer.ended_ns:
+            return False
+        return outer.name == self.name and bool(outer.arguments == self.arguments)
+
+    def inside(self) -> None:
+        """Make what follows in this context part of this execution, until `outside` or its end: for callbacks."""
+        if self.began_ns:
+            self._outer = TOOL_AT_HAND.get()
+            TOOL_AT_HAND.set(self)
+
+    def outside(self) -> None:
+        """End that."""
+        if TOOL_AT_HAND.get() is self:
+            TOOL_AT_HAND.set(self._outer)
 
     def end(self, error: BaseException | None = None) -> None:
         """Learn from what came back. Never an error; a second end does nothing.
@@ -80,16 +102,24 @@ class ToolCall:
 
     def __enter__(self) -> ToolCall:
         self.begin()
+        self.inside()
         return self
 
     async def __aenter__(self) -> ToolCall:
         await self.abegin()
+        self.inside()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.outside()
         self.end(error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
     ) -> None:
+        self.outside()
         self.end(error)
+
+
+TOOL_AT_HAND: Final[ContextVar[ToolCall | None]] = ContextVar("spanfuse_tool_call", default=None)
+"""The execution whose block this is."""

@@ -120,6 +120,7 @@ class GuardCallback(BaseCallbackHandler):
             **otherwise(_session(told, root)),
         )
         tool.begin()
+        tool.inside()
         _keep(self._roots, run_id, root)
         _keep(self._tools, run_id, tool)
 
@@ -127,6 +128,7 @@ class GuardCallback(BaseCallbackHandler):
         """The tool has answered."""
         self._roots.pop(run_id, None)
         if (tool := self._tools.pop(run_id, None)) is not None:
+            tool.outside()
             tool.result(getattr(output, "content", output))
             tool.end()
 
@@ -134,6 +136,7 @@ class GuardCallback(BaseCallbackHandler):
         """The tool failed."""
         self._roots.pop(run_id, None)
         if (tool := self._tools.pop(run_id, None)) is not None:
+            tool.outside()
             tool.end(error)
 
     def _root(self, run_id: UUID, parent: UUID | None) -> UUID:

@@ -1,11 +1,13 @@
-"""A call that is made by callbacks: its begin, its end, and what runs between them."""
+"""What runs inside a call, of a model or a tool, and is guarded as well; also where callbacks begin and end it."""
 
 from __future__ import annotations
 
 import contextvars
+from typing import Any
 
 from spanfuse.model_call import AT_HAND
 from spanfuse.testing import FakeGuard
+from spanfuse.tool_call import ToolCall
 
 
 def test_a_call_inside_another_that_callbacks_made_is_the_same_call() -> None:
@@ -51,3 +53,33 @@ def test_a_call_that_is_over_swallows_no_others_where_nobody_went_outside() -> N
 
         context.run(another)
         assert guard.spent().steps == 2
+
+
+class Tools:
+    """A listener that remembers tools."""
+
+    def __init__(self) -> None:
+        self.ended: list[tuple[str, Any]] = []
+
+    def tool_ended(self, tool: ToolCall) -> None:
+        self.ended.append((tool.name, tool.arguments))
+
+
+def test_the_same_tool_inside_its_execution_is_the_same_execution() -> None:
+    guard, heard = FakeGuard(), Tools()
+    guard.listen(heard)
+    with guard.tool("search", {"q": 1}), guard.tool("search", {"q": 1}):
+        pass
+    assert heard.ended == [("search", {"q": 1})]
+
+
+def test_another_tool_inside_an_execution_is_another() -> None:
+    """As of an agent that is a tool."""
+    guard, heard = FakeGuard(), Tools()
+    guard.listen(heard)
+    with guard.tool("search", {"q": 1}):
+        with guard.tool("search", {"q": 2}):
+            pass
+        with guard.tool("search", {"q": 1}):
+            pass
+    assert heard.ended == [("search", {"q": 2}), ("search", {"q": 1})]
