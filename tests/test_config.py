@@ -456,3 +456,35 @@ def test_faults_of_both_files_are_told_at_once(write: Write) -> None:
     Path("prices").write_text("- 1\n")
     text = "pricing: {file: prices}\nextensions: {storage: {path: '${env:NOT_SET}'}}\n"
     assert [problem.partition(": ")[0] for problem in problems(write(text))] == ["file.yaml:2", "prices:1"]
+
+
+def test_rules_on_tools_are_read_and_their_mistakes_told_with_their_lines(tmp_path: Path) -> None:
+    file = tmp_path / "spanfuse.yaml"
+    file.write_text(
+        "tools:\n"
+        "  default: ask\n"
+        "  rules:\n"
+        "    - {tool: bash, action: deny, arguments: {command: {matches: '\\brm\\b'}}, reason: Files are kept.}\n"
+        "    - {tool: search, action: allow, max_calls: 20}\n"
+    )
+    policy = load_config(file).policy()
+    assert [(rule.tool, rule.action, rule.max_calls) for rule in policy.tools] == [
+        ("bash", "deny", None),
+        ("search", "allow", 20),
+    ]
+    assert policy.tools_default == "ask"
+    file.write_text(
+        "tools:\n"
+        "  rules:\n"
+        "    - {tool: bash, action: deny, arguments: {command: {matches: '('}}}\n"
+        "    - {tool: bash, action: deny, arguments: {command: {contans: rm}}}\n"
+        "    - {tool: bash, action: forbid}\n"
+    )
+    with pytest.raises(ConfigError) as found:
+        load_config(file)
+    assert [problem.split(": ", 2)[1] for problem in found.value.problems] == [
+        "tools.rules[0].arguments.command.matches",
+        "tools.rules[1].arguments.command.contans",
+        "tools.rules[2].action",
+    ]
+    assert "did you mean contains?" in found.value.problems[1]

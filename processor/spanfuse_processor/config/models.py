@@ -10,6 +10,7 @@ from spanfuse_processor.config.budgets import Budgets
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
 from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
+from spanfuse_processor.config.tools import Tools
 from spanfuse_schemas import Override, Policy, Rules
 
 AttributeName = Annotated[str, Field(min_length=1, max_length=256)]
@@ -149,6 +150,8 @@ class Config(Section):
     """What may be spent, by whom, in which time."""
     policies: tuple[Override, ...] = ()
     """Exceptions from `detectors` for an agent, a tool or a team; later ones win."""
+    tools: Tools = Tools()
+    """Which tools agents may use."""
     pricing: Pricing = Pricing()
     """Prices of models."""
     extensions: Extensions = Extensions()
@@ -179,5 +182,7 @@ class Config(Section):
             rules=self.detectors.model_copy(update={"budget_session": self.budgets.session}),
             overrides=self.policies,
             budgets=self.budgets.named(),
+            tools=self.tools.rules,
+            tools_default=self.tools.default,
             idle_timeout_s=self.service.idle_timeout_s,
         )
