@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from spanfuse import context
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
+from spanfuse.caps import NONE
 from spanfuse.context import call
 from spanfuse.model_call import AT_HAND, ModelCall
 from spanfuse.reservation import Reservation
@@ -66,11 +67,12 @@ class Admission:
         """
         guard, session = self._guard, made.who.session
         if session is not None:
-            if guard.caps.capped(session):
+            ruled = guard.local.caps(made.who) if guard.local is not None else NONE
+            if ruled.budget is not None or guard.caps.capped(session):
                 made.held = made.guess().usd
-            refusal = guard.caps.admit(session, made.held)
+            refusal = guard.caps.admit(session, made.held, ruled)
             if refusal is not None:
-                made.verdict = guard.refuse(refusal, enforced=guard.mode != "observe")
+                made.verdict = guard.refuse(refusal, enforced=(guard.mode or refusal.mode) == "enforce")
                 guard.caps.observe(session, made.held)
         made.counted = True
         if guard.purse is not None:
@@ -87,6 +89,10 @@ class Admission:
         """The call is admitted."""
         made.counted = True
         made.began_ns = self._guard.now_ns()
+        try:
+            made.messages = made.asked.listed()
+        except Exception:  # a sequence of who knows which library
+            self._guard.failed()
         if made.verdict.nudge:
             made.nudge = self._nudge(made.verdict)
         self._guard.tell("began", made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from spanfuse.bounded import Bounded
 
@@ -34,15 +34,28 @@ class Spent(NamedTuple):
     """When its time is up, by the Guard's clock that never goes back, seconds; None: never."""
 
 
+class Given(NamedTuple):
+    """Caps that hold for a call; None: there is none."""
+
+    budget: int | None = None
+    """Nano-dollars."""
+    max_steps: int | None = None
+    """Model calls."""
+    duration_s: float | None = None
+    """Seconds since the session was first heard of."""
+    mode: Literal["observe", "enforce"] = "enforce"
+
+
+NONE: Final = Given()
+
+
 class _Tally:
-    __slots__ = ("began", "budget", "deadline", "held", "max_steps", "spent", "steps", "tokens")
+    __slots__ = ("began", "given", "held", "spent", "steps", "tokens")
 
     def __init__(self, began: float) -> None:
         self.began = began
         self.steps = self.spent = self.held = self.tokens = 0
-        self.budget: int | None = None
-        self.max_steps: int | None = None
-        self.deadline: float | None = None
+        self.given = NONE
 
 
 class Caps:
@@ -56,8 +69,6 @@ class Caps:
     def __init__(self, now_ns: Callable[[], int], monotonic: Callable[[], float]) -> None:
         self._now_ns, self._monotonic = now_ns, monotonic
         self._tallies: Bounded[str, _Tally] = Bounded(MAX_SESSIONS)
-        self.set_any = False
-        """Whether a cap was ever set: only then a call has to be estimated for them."""
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
@@ -75,13 +86,12 @@ class Caps:
                 raise ValueError(f"a cap is a number from 0 on, not {cap!r}")
         with self._lock:
             tally = self._of(session)
-            if budget_usd is not None:
-                tally.budget = round(budget_usd * _NANO)
-            if max_steps is not None:
-                tally.max_steps = int(max_steps)
-            if deadline_s is not None:
-                tally.deadline = tally.began + deadline_s
-            self.set_any = True
+            before = tally.given
+            tally.given = Given(
+                before.budget if budget_usd is None else round(budget_usd * _NANO),
+                before.max_steps if max_steps is None else int(max_steps),
+                before.duration_s if deadline_s is None else deadline_s,
+            )
 
     def _of(self, session: str) -> _Tally:
         found = self._tallies.get(session)
@@ -92,17 +102,20 @@ class Caps:
     def capped(self, session: str) -> bool:
         """Whether a session has a cap on money."""
         found = self._tallies.peek(session)
-        return found is not None and found.budget is not None
+        return found is not None and found.given.budget is not None
 
-    def admit(self, session: str, estimate: int) -> Decision | None:
+    def admit(self, session: str, estimate: int, ruled: Given = NONE) -> Decision | None:
         """Count a call that is about to be made, unless a cap refuses it: that refusal.
 
         Args:
             estimate: what it may cost, nano-dollars.
+            ruled: what holds beside the caps that the session was given.
         """
         with self._lock:
             tally = self._of(session)
-            refusal = self._refusal(session, tally)
+            refusal = self._refusal(session, tally, tally.given)
+            if refusal is None and ruled is not NONE:
+                refusal = self._refusal(session, tally, ruled)
             if refusal is None:
                 tally.steps += 1
                 tally.held += estimate
@@ -135,21 +148,39 @@ class Caps:
         found = self._tallies.peek(session)
         if found is None:
             return Spent()
-        budget = None if found.budget is None else found.budget / _NANO
-        return Spent(found.steps, found.spent / _NANO, found.tokens, budget, found.max_steps, found.deadline)
+        budget, max_steps, duration_s, _ = found.given
+        return Spent(
+            found.steps,
+            found.spent / _NANO,
+            found.tokens,
+            None if budget is None else budget / _NANO,
+            max_steps,
+            None if duration_s is None else found.began + duration_s,
+        )
 
-    def _refusal(self, session: str, tally: _Tally) -> Decision | None:
-        if tally.max_steps is not None and tally.steps >= tally.max_steps:
-            return self._decision(session, "limits.max_steps", tally.steps, tally.max_steps, "calls")
-        if tally.deadline is not None and self._monotonic() >= tally.deadline:
-            passed, given = self._monotonic() - tally.began, tally.deadline - tally.began
-            return self._decision(session, "limits.max_duration_s", passed, given, "s")
-        if tally.budget is not None and tally.spent + tally.held >= tally.budget:
-            used, given = (tally.spent + tally.held) / _NANO, tally.budget / _NANO
-            return self._decision(session, "budget.session", used, given, "USD")
+    def forget(self, session: str) -> None:
+        """Begin anew with a session; its caps stay."""
+        with self._lock:
+            found = self._tallies.peek(session)
+            if found is not None:
+                anew = self._tallies[session] = _Tally(self._monotonic())
+                anew.given, anew.held = found.given, found.held
+
+    def _refusal(self, session: str, tally: _Tally, given: Given) -> Decision | None:
+        budget, max_steps, duration_s, mode = given
+        if max_steps is not None and tally.steps >= max_steps:
+            return self._decision(session, mode, "limits.max_steps", tally.steps, max_steps, "calls")
+        if budget is not None and tally.spent + tally.held >= budget:
+            used = (tally.spent + tally.held) / _NANO
+            return self._decision(session, mode, "budget.session", used, budget / _NANO, "USD")
+        passed_s = self._monotonic() - tally.began if duration_s is not None else 0
+        if duration_s is not None and passed_s >= duration_s:
+            return self._decision(session, mode, "limits.max_duration_s", passed_s, duration_s, "s")
         return None
 
-    def _decision(self, session: str, rule: str, value: float, cap: float, unit: str) -> Decision:
+    def _decision(
+        self, session: str, mode: Literal["observe", "enforce"], rule: str, value: float, cap: float, unit: str
+    ) -> Decision:
         from spanfuse_schemas import Decision, Evidence
 
         of = f"${value:.4f} of its budget of ${cap:.4f}" if unit == "USD" else f"its limit of {cap:g} {unit}"
@@ -157,7 +188,7 @@ class Caps:
             key=f"session:{session}",
             state="open",
             action="block",
-            mode="enforce",
+            mode=mode,
             rule=rule,
             message=f"The session has used {of}. Finish with what is known.",
             evidence=Evidence(value=value, threshold=cap, unit=unit),

@@ -10,7 +10,7 @@ from spanfuse.table import DecisionTable
 
 if TYPE_CHECKING:
     from spanfuse.subscribers.base import Subscriber
-    from spanfuse_schemas import Decision
+    from spanfuse_schemas import Decision, PolicyNotice
 
 FeedState = Literal["new", "connecting", "ready", "stale", "closed"]
 
@@ -32,6 +32,12 @@ class Feed:
         """Started in this process. Each check reads it."""
         self.closed = False
         """Ended by its owner."""
+        self.told: Callable[[Decision], None] | None = None
+        """Is told of each change."""
+        self.policy: PolicyNotice | None = None
+        """The policy in force on the server; None: it has told of none."""
+        self.governed: Callable[[PolicyNotice], None] | None = None
+        """Is told of each policy that is newer."""
         self._monotonic = monotonic
         self._last_sign_s = float("-inf")
         self._ready = threading.Event()
@@ -72,10 +78,20 @@ class Feed:
         """One change."""
         self.table.apply(decision)
         self.alive()
+        if self.told is not None:
+            self.told(decision)
 
     def forget(self, key: str) -> None:
         """A tombstone."""
         self.table.forget(key)
+        self.alive()
+
+    def govern(self, notice: PolicyNotice) -> None:
+        """The policy in force; one of an earlier epoch says nothing new."""
+        if self.policy is None or notice.epoch > self.policy.epoch:
+            self.policy = notice
+            if self.governed is not None:
+                self.governed(notice)
         self.alive()
 
     def alive(self) -> None:

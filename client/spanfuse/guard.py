@@ -25,10 +25,11 @@ if TYPE_CHECKING:
     from spanfuse.ledger.book import Definitions
     from spanfuse.ledger.ledger import Ledger
     from spanfuse.ledger.purse import Purse
+    from spanfuse.local import LocalHost
     from spanfuse.model_call import ModelCall
     from spanfuse.subscribers.base import Subscriber
     from spanfuse.tool_call import ToolCall
-    from spanfuse_schemas import Decision
+    from spanfuse_schemas import Decision, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 GuardState = Literal["disabled"] | FeedState
@@ -59,14 +60,19 @@ class Guard(Checks):
             default `SPANFUSE_LEASES`, else the ledger's Redis, else each process has probes of its own.
         ledger: where strict budgets are kept, for `spend`: a ledger, or its address (`spanfuse.ledger.connect`); default
             `SPANFUSE_LEDGER`, else none.
-        price: model, input tokens, output tokens → USD, to estimate calls with; default the table that the ledger publishes.
+        price: model, input tokens, output tokens → USD, to price calls with; default the table that the ledger publishes, else,
+            with `local`, list prices.
+        local: whether the core runs in this process, too, so that repeats, cycles, caps and the session's budget hold to the
+            call, with a server or without: True, rules by name as in the section `detectors` of the configuration, or a policy.
+            True: the server's policy once it is heard of, until then the default rules, enforced. Without a `subscriber` there
+            is no server.
         now_ns: wall clock, nanoseconds since the Unix epoch; for tests.
         monotonic: clock that never goes back, seconds; for tests.
 
     Raises:
         TypeError: if `subscriber` is neither an address nor a subscriber.
         ValueError: for an unknown mode, scope or address.
-        ImportError: for Kafka without the extra `kafka`, or a ledger in Redis without the extra `redis`.
+        ImportError: for Kafka without the extra `kafka`, a ledger in Redis without `redis`, or `local` without `local`.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class Guard(Checks):
         leases: Leases | str | None = None,
         ledger: Ledger | str | None = None,
         price: Price | None = None,
+        local: Policy | Mapping[str, Any] | bool = False,
         now_ns: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -92,7 +99,7 @@ class Guard(Checks):
         decided = _mode(mode)
         self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
         super().__init__(
-            Feed(connect(subscriber), staleness_s, monotonic),
+            Feed(connect(subscriber, nobody=local is not False), staleness_s, monotonic),
             Judge(decided, Probes(probe_lease_s, _leases(leases, self.purse), monotonic), now_ns),
             on_unavailable,
             decided,
@@ -103,7 +110,16 @@ class Guard(Checks):
         self.pricing: Final = Pricing(price, self._definitions)
         self.admission: Final = Admission(self)
         self._listeners: list[object] = []
+        self.local: Final = None if local is False or self.disabled else self._hosted(local)
         _guards.add(self)
+
+    def _hosted(self, local: Policy | Mapping[str, Any] | bool) -> LocalHost:
+        from spanfuse.local import LocalHost, policy_of
+
+        host = LocalHost(policy_of(local), self.caps.forget)
+        self.listen(host)
+        self._local, self._feed.told, self.pricing.listed = host.held, host.follow, host.price
+        return host
 
     def _definitions(self) -> Definitions | None:
         book = self.purse.ledger.book if self.purse is not None else None
@@ -318,12 +334,14 @@ class Guard(Checks):
         return self._counters.snapshot()
 
     def decisions(self) -> list[Decision]:
-        """The decisions in force as this process knows them."""
-        return self._table.decisions()
+        """The decisions in force as this process knows them, its own included."""
+        return [*self._table.decisions(), *(self.local.decisions() if self.local is not None else ())]
 
     def _after_fork(self) -> None:
         self._new_counters()
         self.caps.after_fork()
+        if self.local is not None:
+            self.local.after_fork()
         self._judge.probes.after_fork()
         self._feed.after_fork()
         if self.purse is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -35,6 +35,13 @@ class Asked:
     operation: str = "chat"
     cost_usd: float | None = None
 
+    def listed(self) -> list[Any] | None:
+        """The messages as they are now, since the agent goes on with its history; None: they are not shown, or no list."""
+        said = self.prompt if self.messages is None else self.messages
+        if isinstance(said, str):
+            return [{"role": "user", "content": said}]
+        return list(said) if isinstance(said, Sequence) else None
+
 
 class ModelCall:
     """One call, to be used once: with `with` or `async with`, or with `begin` and `end` where callbacks tell of before and
@@ -48,6 +55,7 @@ class ModelCall:
 
     Attributes:
         asked: what the model is asked.
+        messages: the messages as they were when it was admitted; None: not shown.
         call_id: names the call in the ledger.
         who: whose call it is; known from `begin` on.
         verdict: what `Guard.check` answered; `would_block` is also set where a cap or budget would have refused, were it
@@ -66,6 +74,7 @@ class ModelCall:
         self.names = names
         self.asked = asked
         self.call_id = call_id or uuid.uuid4().hex
+        self.messages: list[Any] | None = None
         self.who: Identity = NOBODY
         self.verdict: Verdict = ALLOWED
         self.nudge = ""
@@ -214,6 +223,8 @@ class ModelCall:
     def _learn(self, answer: Answer | None) -> None:
         if answer is not None:
             self.answer = answer
+            if answer.output_tokens is None and answer.reply:  # a stream that told no usage, or was left early
+                self.taken.see(answer.reply)
             self.taken.answered(answer)
 
     def _ended(self, error: BaseException | None) -> bool:
@@ -253,9 +264,11 @@ class ModelCall:
         if self.counted:
             self.scope.__enter__()
             self._token = AT_HAND.set(self)
+            self.guard.tell("entered", self)
 
     def _come_out(self) -> None:
         if self._token is not None:
+            self.guard.tell("left", self)
             with suppress(ValueError):  # left in another context than it began in; there it says nothing any more
                 AT_HAND.reset(self._token)
             self._token = None
@@ -264,5 +277,3 @@ class ModelCall:
 
 AT_HAND: Final[ContextVar[ModelCall | None]] = ContextVar("spanfuse_model_call", default=None)
 """The call whose block this is."""
-            self.guard.tell("entered", self)
-            self.guard.tell("left", self)

@@ -10,25 +10,30 @@ from typing import Any
 
 from spanfuse.drift import sketch
 from spanfuse.kept import kept_of
-from spanfuse.messages import MAX_ITEMS, Prints, read_actions, read_messages
+from spanfuse.messages import MAX_ITEMS, Prints, is_spoken, read_actions, read_messages
 from spanfuse.texts import cut_json, echoes, is_truncated, looks_failed, print_of, tool_arguments
 from spanfuse_schemas import Action, Fingerprint
+from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.names import normal_name
 
 
-def call_prints(messages: Iterable[Any] | None, reply: Iterable[Any] | None, system: Any = None) -> Prints:
+def call_prints(
+    messages: Iterable[Any] | None, reply: Iterable[Any] | None, system: Any = None, *, drift: bool = True
+) -> Prints:
     """Of a model call.
 
     Args:
         messages: its input messages, oldest first, the whole history; none: unknown.
         reply: its output messages; none: unknown, or it failed.
         system: instructions of the system that are kept apart from the messages.
+        drift: whether to look for drift.
     """
     actions = () if reply is None else few(read_actions(reply))
     if messages is None:
         return Prints.made(actions=actions)
     items = messages if isinstance(messages, Sequence) and not isinstance(messages, str) else list(messages)
-    return input_prints(items, actions).model_copy(update={"drift": sketch(items, reply, system)})
+    prints = input_prints(items, actions)
+    return prints.model_copy(update={"drift": sketch(items, reply, system)}) if drift else prints
 
 
 def input_prints(messages: Sequence[Any], actions: tuple[Action, ...] = ()) -> Prints:
@@ -40,6 +45,31 @@ def input_prints(messages: Sequence[Any], actions: tuple[Action, ...] = ()) -> P
     return Prints.made(
         history=read.history, system=read.system, messages=read.messages, prior=few(read.prior), actions=actions
     )
+
+
+def fields_of(prints: Prints) -> dict[str, Any]:
+    """The fields of `Call` that fingerprints fill."""
+    done = prints.prior if prints.output is None else prints.actions
+    one = done[0] if len(done) == 1 else None
+    return {
+        "history": prints.history,
+        "system": prints.system,
+        "input": prints.input or input_print(prints.messages),
+        "failed": bool(prints.messages) and all(m.error for m in prints.messages),
+        "restates": any(m.restates for m in prints.messages),
+        "echoes": prints.echoes or (bool(prints.messages) and all(m.echoes for m in prints.messages)),
+        "answers": action_print(prints.prior),
+        "answered": tuple([a.tool for a in prints.prior if a.tool]),
+        "spoken": is_spoken(prints.messages),
+        "wording": one.wording if one else "",
+        "fields": one.fields if one else "",
+        "meaning": one.meaning if one else "",
+        "asks": prints.actions[0].wording if len(prints.actions) == 1 and prints.output is None else "",
+        "action": action_print(prints.actions),
+        "called": tuple([a.tool for a in prints.actions if a.tool]),
+        "output": prints.output,
+        "drift": prints.drift,
+    }
 
 
 def few(actions: tuple[Action, ...]) -> tuple[Action, ...]:

@@ -70,6 +70,8 @@ class Decision(Record):
     """Largest Hamming distance of two SimHashes, bits, at which an input still belongs to the loop."""
     conditional: bool = False
     """The loop is not yet complete: only a call that is shown to repeat it is refused, never one of unknown input."""
+    reset: bool = False
+    """An operator closed the breaker, and what was counted is forgotten."""
     signature: str = ""
     """`<key id>:<hex>`, an HMAC-SHA256 over the other fields, where the processor has a signing key (`signing.py`)."""
 

@@ -10,12 +10,13 @@ DEFAULT_URL = "http://127.0.0.1:8787"
 _METHODS = ("start", "close", "after_fork")
 
 
-def connect(where: Subscriber | str | None) -> Subscriber:
+def connect(where: Subscriber | str | None, *, nobody: bool = False) -> Subscriber:
     """The subscriber for an address.
 
     Args:
         where: `http(s)://host:port` of the API; `kafka://host:port[,host:port]`; None: `SPANFUSE_API_URL`, else
             `http://127.0.0.1:8787`. A subscriber is given back as it is.
+        nobody: where no address is named there is nobody to ask.
 
     Raises:
         TypeError: for what is neither; found out later, it would break the fork of a process that has other Guards too.
@@ -26,7 +27,11 @@ def connect(where: Subscriber | str | None) -> Subscriber:
         if isinstance(where, type) or not all(callable(getattr(where, name, None)) for name in _METHODS):
             raise TypeError(f"a subscriber is an address or has {', '.join(_METHODS)}, unlike {type(where).__name__}")
         return where
-    url = where or os.environ.get("SPANFUSE_API_URL") or DEFAULT_URL
+    url = where or os.environ.get("SPANFUSE_API_URL") or ("" if nobody else DEFAULT_URL)
+    if not url:
+        from spanfuse.subscribers.memory import MemorySubscriber
+
+        return MemorySubscriber()
     if url.startswith("kafka://"):
         from spanfuse.subscribers.kafka import KafkaSubscriber
 

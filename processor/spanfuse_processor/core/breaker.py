@@ -43,9 +43,9 @@ def judge(session: SessionState, turn: Turn, findings: list[Finding], mode: Mode
     return []
 
 
-def close(session: SessionState, at_ns: int, message: str, mode: Mode) -> Decision:
+def close(session: SessionState, at_ns: int, message: str, mode: Mode, *, reset: bool = False) -> Decision:
     """Close the breaker, and let the rule that had opened it speak again."""
-    return circuit.close(session, f"session:{session.key}", at_ns, message, mode)
+    return circuit.close(session, f"session:{session.key}", at_ns, message, mode, reset=reset)
 
 
 def _is_probe(current: Decision, call: Call) -> bool:

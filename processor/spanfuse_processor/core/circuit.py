@@ -25,14 +25,25 @@ def over(decision: Decision, now_ns: int) -> bool:
     return decision.expires_at_ns is not None and decision.expires_at_ns <= now_ns
 
 
-def close(state: Held, key: str, at_ns: int, message: str, mode: Mode) -> Decision:
-    """Close the breaker, and let the rule that had opened it speak again."""
+def close(state: Held, key: str, at_ns: int, message: str, mode: Mode, *, reset: bool = False) -> Decision:
+    """Close the breaker, and let the rule that had opened it speak again.
+
+    Args:
+        reset: an operator closes it.
+    """
     rule = state.decision.rule if state.decision else ""
     state.fired = {k: v for k, v in state.fired.items() if not k.startswith(f"{rule}:")}
     state.epoch += 1
     state.decision = None
     return Decision(
-        key=key, state="closed", mode=mode, rule=rule, message=message, issued_at_ns=at_ns, epoch=state.epoch
+        key=key,
+        state="closed",
+        mode=mode,
+        rule=rule,
+        message=message,
+        issued_at_ns=at_ns,
+        epoch=state.epoch,
+        reset=reset,
     )
 
 

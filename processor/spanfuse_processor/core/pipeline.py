@@ -170,6 +170,10 @@ class Pipeline:
         """Time has passed, or the policy was changed: what of a budget stands against a session no longer is released."""
         return self._purses.look(session, self._rules_of(session), now_ns)
 
+    def rules(self, agent: str, team: str) -> Rules:
+        """The settings for an agent and a team."""
+        return self._book.of(agent, team)
+
     def _rules_of(self, session: SessionState) -> Rules:
         return self._book.of(session.roster.first if session.roster is not None else "", "")
 
@@ -239,7 +243,7 @@ class Pipeline:
 
     def reset(self, session: SessionState, at_ns: int, actor: str = "") -> Decision:
         """Close a session's breaker and forget what its detectors, limits and budget have counted."""
-        decision = breaker.close(session, at_ns, reset_by(actor), self._policy.mode)
+        decision = breaker.close(session, at_ns, reset_by(actor), self._policy.mode, reset=True)
         session.forget()
         return decision
 

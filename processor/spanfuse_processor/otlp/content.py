@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spanfuse.drift import sketch
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, is_spoken, read_actions
-from spanfuse.prints import few, input_prints, tool_prints
+from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, read_actions
+from spanfuse.prints import few, fields_of, input_prints, tool_prints
 from spanfuse.texts import is_hidden
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.forms import Cut, Messages, load_text
@@ -19,7 +19,6 @@ from spanfuse_processor.otlp.span import STATUS_ERROR, Span
 from spanfuse_processor.otlp.values import bounded, find, name
 from spanfuse_schemas import Action, Drift, Fingerprint
 from spanfuse_schemas.call import ContentMode
-from spanfuse_schemas.fingerprint import action_print, input_print
 from spanfuse_schemas.names import normal_name
 from spanfuse_schemas.wording import key_id
 
@@ -47,29 +46,7 @@ class Content:
 
     def fields(self) -> dict[str, Any]:
         """The fields of `Call` that fingerprints fill."""
-        prints = self.prints
-        done = prints.prior if prints.output is None else prints.actions
-        one = done[0] if len(done) == 1 else None
-        return {
-            "content": self.mode,
-            "history": prints.history,
-            "system": prints.system,
-            "input": prints.input or input_print(prints.messages),
-            "failed": bool(prints.messages) and all(m.error for m in prints.messages),
-            "restates": any(m.restates for m in prints.messages),
-            "echoes": prints.echoes or (bool(prints.messages) and all(m.echoes for m in prints.messages)),
-            "answers": action_print(prints.prior),
-            "answered": tuple([a.tool for a in prints.prior if a.tool]),
-            "spoken": is_spoken(prints.messages),
-            "wording": one.wording if one else "",
-            "fields": one.fields if one else "",
-            "meaning": one.meaning if one else "",
-            "asks": prints.actions[0].wording if len(prints.actions) == 1 and prints.output is None else "",
-            "action": action_print(prints.actions),
-            "called": tuple([a.tool for a in prints.actions if a.tool]),
-            "output": prints.output,
-            "drift": self.drift or prints.drift,
-        }
+        return {"content": self.mode, **fields_of(self.prints), "drift": self.drift or self.prints.drift}
 
 
 def stated_prints(span: Span, counters: Counter[str]) -> Prints | None:

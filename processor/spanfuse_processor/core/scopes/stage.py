@@ -148,7 +148,7 @@ class ScopeStage:
         """
         names = budgets.begin_anew(state, self._shares(state.key), at_ns if now_ns is None else min(at_ns, now_ns))
         anew = f" Begun anew: {', '.join(names)}." if names else ""
-        decision = self._closed(state, at_ns, reset_by(actor) + anew)
+        decision = self._closed(state, at_ns, reset_by(actor) + anew, reset=True)
         state.forget()
         return decision
 
@@ -156,12 +156,12 @@ class ScopeStage:
         """The last decision of a scope that is forgotten."""
         return self._closed(state, at_ns, "Nothing was heard of it for long.")
 
-    def _closed(self, state: ScopeState, at_ns: int, message: str) -> Decision:
+    def _closed(self, state: ScopeState, at_ns: int, message: str, *, reset: bool = False) -> Decision:
         """Nothing stands against it any more, neither of the breaker's nor of a budget."""
         rule = state.standing.rule if state.standing is not None else ""
         state.blocked = None
         closed = breaker.close(state, at_ns, message, self._policy.mode)
-        return closed.model_copy(update={"rule": rule})
+        return closed.model_copy(update={"rule": rule, "reset": reset})
 
     def kept_ns(self, state: ScopeState) -> int:
         """How long a scope is remembered without a call, nanoseconds."""
