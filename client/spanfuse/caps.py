@@ -75,6 +75,15 @@ class Caps:
         """The lock may have been held by a thread that does not exist in this process."""
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        """Sessions that are remembered."""
+        return len(self._tallies)
+
+    @property
+    def evicted(self) -> int:
+        """Sessions forgotten for want of room."""
+        return self._tallies.evicted
+
     def set(self, session: str, budget_usd: float | None, max_steps: int | None, deadline_s: float | None) -> None:
         """Cap a session; what is None stays as it was. The deadline is counted from its first mention.
 

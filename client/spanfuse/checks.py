@@ -225,6 +225,17 @@ class Checks:
         """Count an event under one of the names of `Counts`, and a block under its rule and the key that is blocked."""
         self._counters.add(name, rule=rule, key=key)
 
+    def stopped(self, who: Identity) -> Decision | None:
+        """What stops all that is done for somebody, a tool as well as a call; None: nothing that is enforced does. A block of a
+        loop stops calls alone, which show whether they belong to it, and a tool is no probe."""
+        now = self.now_ns()
+        for entry in self._entries(who):
+            decision = entry.decision
+            whole = decision.action == "block" and decision.scope_of_block == "all" and not decision.conditional
+            if whole and not entry.half_open(now) and self._judge.enforces(decision.mode):
+                return decision
+        return None
+
     def closed_for(self, who: Identity) -> str | None:
         """The key by which a call is not let through while nothing is known; None: it is."""
         return self._fail_mode.closed(who)

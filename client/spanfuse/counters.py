@@ -31,6 +31,8 @@ class Counts(NamedTuple):
     """Checks answered with a nudge."""
     probes: int
     """Calls let through a half-open breaker."""
+    denied: int
+    """Executions of tools refused: by a rule on tools, or because their session is stopped."""
     errors: int
     """Failures inside the Guard itself; such a call passes."""
     by_rule: dict[str, int]
@@ -44,7 +46,7 @@ class Counters:
         self._checks = count()
         self.check = self._checks.__next__  # One C call, and atomic: nothing cheaper loses no count under threads.
         self._reads = 0
-        self._totals = dict.fromkeys(("blocked", "would_block", "nudged", "probes", "errors"), 0)
+        self._totals = dict.fromkeys(("blocked", "would_block", "nudged", "probes", "denied", "errors"), 0)
         self._rules: dict[str, int] = {}
         self._refusals: Refusals = {}
         self._lock = threading.Lock()
@@ -57,7 +59,7 @@ class Counters:
                 if rule not in self._rules and len(self._rules) >= MAX_RULES:
                     rule = "other"
                 self._rules[rule] = self._rules.get(rule, 0) + 1
-                self._refuse((key, rule), enforced=name == "blocked")
+                self._refuse((key, rule), enforced=name != "would_block")
 
     def _refuse(self, what: tuple[str, str], *, enforced: bool) -> None:
         if what not in self._refusals and len(self._refusals) >= MAX_KEYS:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from spanfuse.model_call import ModelCall
     from spanfuse.subscribers.base import Subscriber
     from spanfuse.tool_call import ToolCall
-    from spanfuse_schemas import Decision, Policy
+    from spanfuse.tool_policy import ToolPolicy
+    from spanfuse_schemas import Decision, Policy, PolicyNotice
 
 F = TypeVar("F", bound=Callable[..., Any])
 GuardState = Literal["disabled"] | FeedState
@@ -66,6 +67,7 @@ class Guard(Checks):
             call, with a server or without: True, rules by name as in the section `detectors` of the configuration, or a policy.
             True: the server's policy once it is heard of, until then the default rules, enforced. Without a `subscriber` there
             is no server.
+        tools: which tools may be used, beside what the server's policy says of them.
         now_ns: wall clock, nanoseconds since the Unix epoch; for tests.
         monotonic: clock that never goes back, seconds; for tests.
 
@@ -87,6 +89,7 @@ class Guard(Checks):
         ledger: Ledger | str | None = None,
         price: Price | None = None,
         local: Policy | Mapping[str, Any] | bool = False,
+        tools: ToolPolicy | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -95,6 +98,7 @@ class Guard(Checks):
         from spanfuse.admission import Admission
         from spanfuse.pricing import Pricing
         from spanfuse.subscribers.connect import connect
+        from spanfuse.tool_policy import ToolPolicy
 
         decided = _mode(mode)
         self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
@@ -110,7 +114,11 @@ class Guard(Checks):
         self.pricing: Final = Pricing(price, self._definitions)
         self.admission: Final = Admission(self)
         self._listeners: list[object] = []
+        self.tools: Final = tools or ToolPolicy()
         self.local: Final = None if local is False or self.disabled else self._hosted(local)
+        self._obeys = local is True
+        """Whether the local host takes the server's policy."""
+        self._feed.governed = self._govern
         _guards.add(self)
 
     def _hosted(self, local: Policy | Mapping[str, Any] | bool) -> LocalHost:
@@ -120,6 +128,15 @@ class Guard(Checks):
         self.listen(host)
         self._local, self._feed.told, self.pricing.listed = host.held, host.follow, host.price
         return host
+
+    def _govern(self, notice: PolicyNotice) -> None:
+        """The operators have changed the rules."""
+        try:
+            self.tools.follow(notice.policy)
+            if self.local is not None and self._obeys:
+                self.local.policy = notice.policy
+        except Exception:
+            self.failed()
 
     def _definitions(self) -> Definitions | None:
         book = self.purse.ledger.book if self.purse is not None else None
@@ -342,6 +359,7 @@ class Guard(Checks):
         self.caps.after_fork()
         if self.local is not None:
             self.local.after_fork()
+        self.tools.after_fork()
         self._judge.probes.after_fork()
         self._feed.after_fork()
         if self.purse is not None:

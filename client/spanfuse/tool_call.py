@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ from spanfuse.context import NOBODY, Identity
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
+    from spanfuse.tool_policy import Judged
 
 
 class ToolCall:
@@ -52,21 +54,50 @@ class ToolCall:
         Raises:
             Blocked: it may not.
         """
+        if self._enters():
+            with self._admitting():
+                self._observed(self.guard.tools.admit(self.name, self.arguments, self.who, self.guard.mode))
+            self._begun()
+
+    async def abegin(self) -> None:
+        """The same, where whoever is asked for permission is awaited."""
+        if self._enters():
+            with self._admitting():
+                self._observed(await self.guard.tools.aadmit(self.name, self.arguments, self.who, self.guard.mode))
+            self._begun()
+
+    def _enters(self) -> bool:
+        """Find out whose execution it is; False where there is nothing to do."""
         if self.guard.disabled or self._seen():
-            return
+            return False
         try:
             self.who = context.whose(self._names)
+        except Exception:
+            self.guard.failed()
+        return True
+
+    @contextmanager
+    def _admitting(self) -> Iterator[None]:
+        """Around the policy, which is asked unless the session is stopped; its failures deny, others let pass, counted."""
+        try:
+            stopped = self.guard.stopped(self.who)
+            if stopped is not None:
+                raise Blocked(stopped)
+            yield
         except Blocked as refusal:
+            self.guard.count("denied", rule=refusal.rule, key=refusal.key)
             self.guard.tell("refused", refusal.decision, self.who)
             raise
         except Exception:
             self.guard.failed()
+
+    def _observed(self, judged: Judged) -> None:
+        if judged.observed is not None:
+            self.guard.count("would_block", rule=judged.observed.rule, key=f"tool:{self.name}")
+
+    def _begun(self) -> None:
         self.began_ns = self.guard.now_ns()
         self.guard.tell("tool_began", self)
-
-    async def abegin(self) -> None:
-        """The same, where whoever is asked for permission answers in a coroutine."""
-        self.begin()
 
     def _seen(self) -> bool:
         """Whether an integration around this one guards it."""
