@@ -17,6 +17,7 @@ from tests.cli.conftest import Spanfuse
 COMMANDS = [
     "up",
     "worker",
+    "proxy",
     "topics",
     "validate",
     "demo",

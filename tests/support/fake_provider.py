@@ -58,6 +58,8 @@ class Asked:
     query: str
     headers: dict[str, str]
     raw: bytes
+    client: tuple[str, int]
+    """The other end of the connection."""
 
     @property
     def body(self) -> Any:
@@ -222,7 +224,7 @@ async def _read(scope: Any, receive: Any) -> Asked:
         if not event.get("more_body"):
             break
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
-    return Asked(scope["method"], scope["path"], scope["query_string"].decode(), headers, raw)
+    return Asked(scope["method"], scope["path"], scope["query_string"].decode(), headers, raw, scope["client"])
 
 
 def _raw(asked: Asked, reply: Reply, number: int) -> Raw:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import zlib
 from typing import Any, Final, Protocol
+
+import orjson
 
 from spanfuse_processor.otlp.inflate import Inflater
 
@@ -62,7 +63,7 @@ class Stream:
         data = line[5:].strip()
         if data == b"[DONE]":
             return True
-        piece = json.loads(data)
+        piece = orjson.loads(data)
         self._call.chunk(piece)
         return isinstance(piece, dict) and piece.get("type") in _ENDS
 
@@ -80,6 +81,6 @@ def whole(call: Learning, data: bytes, encoding: str = "") -> None:
             inflater = Inflater(MAX_BYTES)
             inflater.feed(data)
             data = inflater.finish()
-        call.answered(json.loads(data))
+        call.answered(orjson.loads(data))
     except Exception:  # whatever a provider sends, it passes
         return

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
 import httpx
+import orjson
 
 from spanfuse import Blocked, Guard
 from spanfuse_processor.errors import DecodeError, UnavailableError
@@ -43,6 +43,7 @@ class Proxy:
         token: what clients have to know; None: everybody may send.
         nudge: whether the Guard's nudges are added to conversations.
         max_body_bytes: largest request to a model, bytes.
+        join: makes what follows in the present task part of the trace that the headers of a request name.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class Proxy:
         token: str | None = None,
         nudge: bool = False,
         max_body_bytes: int,
+        join: Callable[[Mapping[str, str]], object] = len,
     ) -> None:
         self._guard, self._upstreams = guard, upstreams
         self._token = None if token is None else token.encode()
         self._nudge, self._max_body = nudge, max_body_bytes
+        self._join = join
         self._room = Room()
         self._room.limit = ROOM_BYTES
         self._under_way = 0
@@ -129,7 +132,7 @@ class Proxy:
             "under_way": self._under_way - 1,
             "counts": self.counts,
         }
-        body = json.dumps({"status": "ok"} if client.path == "/healthz" else known).encode()
+        body = orjson.dumps({"status": "ok"} if client.path == "/healthz" else known)
         await client.begin(status, [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))])
         await client.end(body)
 
@@ -162,6 +165,7 @@ class Proxy:
                 raise refused(408, "timeout", "The request took too long to arrive.", final=False) from None
             client.watch()
             who = whose.read(client.headers, found.names, body)
+            self._join(client.headers)
             try:
                 await self._called(client, found, kind, key, who, data, body)
             except Blocked as refusal:
@@ -178,7 +182,7 @@ class Proxy:
         with session:
             async with self._guard.call(provider=found.provider, **asked(kind, body)) as call:
                 if self._nudge and call.nudge:
-                    data = json.dumps(nudged(kind, body, call.nudge)).encode()
+                    data = orjson.dumps(nudged(kind, body, call.nudge))
                 to = self._upstreams[found.provider]
                 headers = upstream(client.given, to.host, len(data), found.provider, key)
                 async with to.ask(client.method, found.target, headers, data) as answer:
@@ -206,8 +210,8 @@ def _json(data: bytes, encoding: str, limit: int) -> dict[str, Any]:
     elif encoding.strip().lower() not in ("", "identity"):
         raise refused(415, "encoding", f"Requests are plain or gzip, not {encoding[:32]!r}.", param="content-encoding")
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
+        found = orjson.loads(data)
+    except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
+
+import orjson
 
 from spanfuse import Blocked
 
@@ -27,7 +28,7 @@ class Refusal(Exception):
     def __init__(self, status: int, body: dict[str, Any], *headers: tuple[bytes, bytes]) -> None:
         super().__init__(body)
         self.status = status
-        self.body = json.dumps(body).encode()
+        self.body = orjson.dumps(body)
         self.headers = [_JSON, (b"content-length", str(len(self.body)).encode()), *headers]
 
 

@@ -83,6 +83,7 @@ def _plain(under: str) -> str:
 
 def _guessed(plain: str, headers: Mapping[str, str]) -> Provider:
     """The provider where the path does not name it."""
-    if plain.partition("/")[0] == "messages" or any(name in headers for name in _OF_ANTHROPIC):
-        return "anthropic"
-    return "openai"
+    if plain in _KINDS:
+        return "anthropic" if _KINDS[plain] == "messages" else "openai"
+    known = plain.startswith("messages/") or any(name in headers for name in _OF_ANTHROPIC)
+    return "anthropic" if known else "openai"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
@@ -49,6 +49,7 @@ class ProxyServer:
             token=settings.token.get_secret_value() if settings.token is not None else None,
             nudge=settings.nudge,
             max_body_bytes=settings.max_body_bytes,
+            **({"join": _joiner()} if settings.otlp_url is not None else {}),
         )
         options = {"timeout_keep_alive": KEEP_ALIVE_S, "date_header": False}
         self._server = HttpServer("the proxy", self.app, *settings.address, options)
@@ -72,6 +73,16 @@ class ProxyServer:
         for upstream in self._upstreams.values():
             await upstream.close()
         await asyncio.to_thread(self._guard.close)
+
+
+def _joiner() -> Callable[[Mapping[str, str]], object]:
+    from opentelemetry.context import attach
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    read = TraceContextTextMapPropagator()
+    return lambda headers: attach(
+        read.extract(headers)
+    )  # never detached: it is in force to the end of the request's task
 
 
 def _has_path(url: str) -> bool:
