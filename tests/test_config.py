@@ -13,6 +13,7 @@ from spanfuse_processor.config import Config, KafkaSettings, load_config
 from spanfuse_processor.config.docs import markdown
 from spanfuse_processor.errors import ConfigError
 from spanfuse_schemas import Policy
+from spanfuse_schemas.signing import Keyring
 
 Write = Callable[[str], Path]
 
@@ -121,7 +122,7 @@ BAD: dict[str, tuple[str, list[str]]] = {
     ),
     "an unknown key that resembles nothing": (
         "service:\n  zzz: 1\n",
-        ["file.yaml:2: service.zzz: unknown key; known are mode, idle_timeout_s, fingerprint_key"],
+        ["file.yaml:2: service.zzz: unknown key; known are mode, idle_timeout_s, fingerprint_key, signing_key"],
     ),
     "a value out of its range": (
         "\n\ndetectors:\n  cycle:\n    # few\n    rounds: 1\n",
@@ -405,6 +406,17 @@ def test_a_secret_is_never_printed(write: Write) -> None:
     with pytest.raises(ValueError, match="sasl_username") as refused:
         KafkaSettings.model_validate({"security_protocol": "SASL_SSL", "sasl_password": SECRET})
     assert SECRET not in str(refused.value)
+
+
+def test_signing_keys_are_a_list_or_one_variable_and_are_never_shown(write: Write) -> None:
+    one = load_config(write("service: {signing_key: '${env:KEYS}'}\n"), {"KEYS": f"{SECRET}-new-key,{SECRET}-old-key"})
+    two = load_config(write(f"service: {{signing_key: [{SECRET}-new-key, {SECRET}-old-key]}}\n"), {})
+    signed = one.service.keys().signed(b"{}")
+    assert signed == two.service.keys().signed(b"{}") == Keyring([f"{SECRET}-new-key"]).signed(b"{}")
+    assert SECRET not in f"{one} {one.model_dump(mode='json')} {one.service.keys()!r}"
+    (told,) = problems(write("service: {signing_key: guessable}\n"))
+    assert "at least 16 characters" in told
+    assert "guessable" not in told
 
 
 def test_the_reference_is_made_from_the_models() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,10 @@ from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
 State = Literal["closed", "open", "half_open"]
 Scope = Literal["session", "trace", "agent", "user", "team", "global"]
+
+LAST_EPOCH: Final = 2**63 - 1
+"""Epoch of a record that ends a key whatever its epoch was: it closes what was issued before it, and the key begins anew with
+what is issued after it. It is sent before a tombstone where records are signed, since nothing signs a tombstone."""
 
 
 class LoopPrint(Record):
@@ -74,6 +78,12 @@ class Decision(Record):
     """An operator closed the breaker, and what was counted is forgotten."""
     signature: str = ""
     """`<key id>:<hex>`, an HMAC-SHA256 over the other fields, where the processor has a signing key (`signing.py`)."""
+
+    def supersedes(self, epoch: int, issued_at_ns: int) -> bool:
+        """Whether this is later than a decision of the same key: by the epoch, at the end of all epochs by the time."""
+        if LAST_EPOCH in (epoch, self.epoch):
+            return self.issued_at_ns > issued_at_ns
+        return self.epoch > epoch
 
     def covers(self, new_input: Fingerprint | None, prior: Fingerprint | None = None, spoken: bool = False) -> bool:
         """Whether this block applies to a call.

@@ -190,7 +190,7 @@ def test_an_event_loop_does_not_wait_for_the_fleet() -> None:
             await asyncio.sleep(0)
         assert await guard.acheck(session="free"), "whom nothing holds back is not kept waiting"
         answer.set()
-        return await calls
+        return list(await calls)
 
     found = asyncio.run(main())
     assert sorted(map(str, found))[0] == "True"

@@ -9,9 +9,10 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 from spanfuse_processor.config.budgets import Budgets
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
-from spanfuse_processor.config.section import Endpoint, Section, listed, without_nulls
+from spanfuse_processor.config.section import Endpoint, Section, listed, separated, without_nulls
 from spanfuse_processor.config.tools import Tools
 from spanfuse_schemas import Override, Policy, Rules
+from spanfuse_schemas.signing import Keyring
 
 AttributeName = Annotated[str, Field(min_length=1, max_length=256)]
 MAX_ATTRIBUTES: Final = 32
@@ -135,6 +136,20 @@ class Service(Section):
     these alone: the prints of whole texts (`action`, `input`, `answers`, `output`) are hashes without a key, and whoever
     guesses the whole text can confirm it. All workers that take spans of the same sessions need the same one. Default: a random
     one for each process."""
+    signing_key: Annotated[tuple[SecretStr, ...], BeforeValidator(separated)] = ()
+    """Secrets that sign what Guards are told, of 16 characters at least, a list or separated by commas; the first signs. Guards
+    that have a key obey nothing that is not signed with one of theirs. Give them a new key before it comes first here. Default:
+    none; then whoever may write the control topic decides."""
+
+    @field_validator("signing_key")
+    @classmethod
+    def _long_enough(cls, value: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+        Keyring(key.get_secret_value() for key in value)
+        return value
+
+    def keys(self) -> Keyring:
+        """What signs."""
+        return Keyring(key.get_secret_value() for key in self.signing_key)
 
 
 class Config(Section):

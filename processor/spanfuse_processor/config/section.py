@@ -31,6 +31,11 @@ def listed(value: Any) -> Any:
     return value
 
 
+def separated(value: Any) -> Any:
+    """For lists that one environment variable may hold: a text is parted at its commas."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 class Section(Settings):
     """A frozen part of the configuration. Values are never shown in errors: any of them may be a secret."""
 

@@ -9,11 +9,14 @@ from contextlib import suppress
 from typing import Final
 
 from spanfuse_processor.errors import UnavailableError
+from spanfuse_schemas.signing import Keyring
 
 MAX_WAITING: Final = 10_000
 """Events that may wait for one listener; one that is further behind is dropped and has to begin again."""
 MAX_LISTENERS: Final = 1_000
 """Listeners at once, if the process may have twice as many files open."""
+SIGNED: Final = ("decision", "policy")
+"""Events that Guards obey."""
 
 
 class Listener:
@@ -65,9 +68,13 @@ class Hub:
     Args:
         max_waiting: events that may wait for one listener.
         max_listeners: listeners at once; default: `room`.
+        keys: sign what Guards obey.
     """
 
-    def __init__(self, max_waiting: int = MAX_WAITING, max_listeners: int | None = None) -> None:
+    def __init__(
+        self, max_waiting: int = MAX_WAITING, max_listeners: int | None = None, keys: Keyring | None = None
+    ) -> None:
+        self._keys = keys or Keyring()
         self._max_waiting = max_waiting
         self._max_listeners = room() if max_listeners is None else max_listeners
         self._listeners: set[Listener] = set()
@@ -96,7 +103,11 @@ class Hub:
             event: `decision` or `detection`.
             data: JSON on one line.
         """
-        self.tell(frame(event, data))
+        self.tell(self.frame(event, data))
+
+    def frame(self, event: str, data: bytes) -> bytes:
+        """A server-sent event, signed if Guards obey it."""
+        return frame(event, self._keys.signed(data) if event in SIGNED else data)
 
     def tell(self, told: bytes) -> None:
         """Tell all listeners of an event that is framed already."""

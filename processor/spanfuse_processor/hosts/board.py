@@ -31,8 +31,8 @@ class Board:
     """
 
     def __init__(self, decisions: Iterable[Decision], hub: Hub) -> None:
-        self._open = {d.key: _Standing(d, frame("decision", d.to_json())) for d in decisions}
         self._hub = hub
+        self._open = {d.key: _Standing(d, hub.frame("decision", d.to_json())) for d in decisions}
         self.untold = 0
         """Decisions left out for want of room."""
 
@@ -59,7 +59,7 @@ class Board:
         """Take in what was decided, and publish it: decisions first, since somebody waits for them."""
         for decision in decisions:
             self._open.pop(decision.key, None)
-            told = frame("decision", decision.to_json())
+            told = self._hub.frame("decision", decision.to_json())
             if decision.action != "allow":
                 self._open[decision.key] = _Standing(decision, told)
             self._hub.tell(told)

@@ -55,7 +55,7 @@ class EmbeddedHost:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._hub = Hub()
+        self._hub = Hub(keys=config.service.keys())
         self._tasks: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
         self._receiver: OtlpReceiver | None = None

@@ -30,6 +30,7 @@ from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import REJECTED, Counters
 from spanfuse_schemas import Policy
+from spanfuse_schemas.signing import Keyring
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS, TOPICS, partition_of
 
 if TYPE_CHECKING:
@@ -54,9 +55,12 @@ class StreamHost:
         settings: how to reach Kafka.
         policy: the rules.
         normaliser: makes calls of spans.
+        keys: sign what Guards are told.
     """
 
-    def __init__(self, settings: KafkaSettings, policy: Policy, normaliser: Normaliser) -> None:
+    def __init__(
+        self, settings: KafkaSettings, policy: Policy, normaliser: Normaliser, keys: Keyring | None = None
+    ) -> None:
         self.settings = settings
         self.counters: Counter[str] = Counter()
         """What was done and what was dropped, by the names of `telemetry`."""
@@ -66,7 +70,7 @@ class StreamHost:
         """Set while partitions are assigned and recovered."""
         self._normaliser = normaliser
         self._pipeline, self._stage = Pipeline(policy), ScopeStage(policy)
-        self.outbox = Outbox(settings, self.fail, self.counters)
+        self.outbox = Outbox(settings, self.fail, self.counters, keys)
         self._tasks: list[asyncio.Task[None]] = []
         self._accepting = False
         self._beat = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
@@ -15,6 +16,10 @@ from aiokafka.producer.message_accumulator import BatchBuilder
 
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.kafka import new_producer, start_client
+from spanfuse_schemas import Decision
+from spanfuse_schemas.decision import LAST_EPOCH
+from spanfuse_schemas.signing import Keyring
+from spanfuse_schemas.topics import CONTROL
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -37,10 +42,18 @@ class Outbox:
     Args:
         fail: told of a record that was refused; the worker must end, since state must not run ahead.
         counters: gets `oversized_records`, which are dropped: sending them again would fail again, and so for ever.
+        keys: sign all that goes to the control topic.
     """
 
-    def __init__(self, settings: KafkaSettings, fail: Callable[[BaseException], None], counters: Counter[str]) -> None:
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        fail: Callable[[BaseException], None],
+        counters: Counter[str],
+        keys: Keyring | None = None,
+    ) -> None:
         self._settings = settings
+        self._keys = keys or Keyring()
         self._fail = fail
         self._counters = counters
         self._open: set[asyncio.Future[object]] = set()
@@ -85,12 +98,23 @@ class Outbox:
         Returns:
             The future of the broker's acknowledgement; see `lost` for what it says when it fails.
         """
+        if topic == CONTROL and self._keys:
+            value = await self._signed(value, key)
         if len(self._open) >= MAX_OPEN:
             await self.settled()
         producer = self.urgent if urgent else self.bulk
         return self._track(
             await _persist(partial(producer.send, topic, value, key=key, partition=partition, headers=headers))
         )
+
+    async def _signed(self, value: bytes | None, key: bytes | None) -> bytes | None:
+        """A record with its signature; before a tombstone, which nothing signs, a record that says the same."""
+        if value is not None:
+            return self._keys.signed(value)
+        name = (key or b"").decode("utf-8", "surrogatepass")
+        last = Decision(key=name, state="closed", issued_at_ns=time.time_ns(), epoch=LAST_EPOCH)
+        await self.send(CONTROL, last.to_json(), key=key, urgent=True)
+        return None
 
     async def send_many(self, topic: str, records: Iterable[Row]) -> None:
         """Send many small records in batches built here, at a fraction of what each would cost by itself; per partition

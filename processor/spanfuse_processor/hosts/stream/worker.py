@@ -50,7 +50,8 @@ class Worker:
         kafka = config.receivers.kafka
         if kafka is None:
             raise ConfigError(["receivers.kafka: a worker needs it; write `kafka: {brokers: HOST:PORT}`"])
-        self.host = StreamHost(kafka, config.policy(), normaliser_of(config, prices_of(config.pricing)))
+        normaliser = normaliser_of(config, prices_of(config.pricing))
+        self.host = StreamHost(kafka, config.policy(), normaliser, config.service.keys())
         otlp = config.receivers.otlp
         self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
         ledger = config.extensions.ledger
