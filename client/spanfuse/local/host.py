@@ -76,7 +76,7 @@ class LocalHost:
     def ended(self, call: ModelCall) -> None:
         """A model call is over."""
         if call.who.session is not None:
-            self._step(of_model_call(call, drift=self._pipeline.policy.rules.drift.mode != "off"))
+            self._step(of_model_call(call, drift=self._pipeline.policy.rules.drift.mode == "block"))
 
     def tool_ended(self, tool: ToolCall) -> None:
         """A tool execution is over."""

@@ -57,8 +57,10 @@ def of_model_call(made: ModelCall, *, drift: bool) -> Call:
 def of_tool_call(made: ToolCall) -> Call:
     """A tool execution that is over."""
     error = made.error
-    told = f"{type(error).__name__}: {error}"[:_MAX_TEXT] if error is not None else made.brought
-    prints = tool_prints(made.name, made.arguments, told, made.call_id)
+    brought = made.brought
+    if brought is None and error is not None:
+        brought = f"{type(error).__name__}: {error}"[:_MAX_TEXT]
+    prints = tool_prints(made.name, made.arguments, brought, made.call_id)
     failed = type(error).__name__ if error is not None else "error" if prints.failed else ""
     return Call.made(
         kind="tool",
