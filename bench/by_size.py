@@ -38,7 +38,7 @@ VERSUS: Final = "sha256 of 2,000 bytes"
 
 def run() -> Iterator[Figure | Unmeasured]:
     """For each length: ours, then the peers where they can be run."""
-    theirs = {peer: _theirs(peer) for peer in PEERS}
+    theirs = {peer: peers_us(peer) for peer in PEERS}
     for n, size in enumerate(SIZES):
         at, baseline = f"{size:,} characters", median_us(_sha256, 2_000)
 
@@ -103,7 +103,7 @@ def _call(number: int, prints: tuple[Fingerprint | None, Fingerprint | None], as
     )
 
 
-def _theirs(peer: str) -> list[float] | str:
+def peers_us(peer: str) -> list[float] | str:
     """Median microseconds by length, or why there are none."""
     try:
         command = [str(environment.python()), "-m", f"bench.peers.{peer}", "--time", *map(str, SIZES)]
