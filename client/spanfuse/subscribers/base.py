@@ -6,12 +6,14 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from spanfuse_schemas import Decision
+    from spanfuse_schemas import Decision, PolicyNotice, Record
+    from spanfuse_schemas.signing import Keyring
 
+R = TypeVar("R", bound="Record")
 State = Literal["new", "connecting", "ready", "closed"]
 
 BACKOFF_S: Final = 0.2
@@ -35,6 +37,9 @@ class Sink(Protocol):
 
     def forget(self, key: str) -> None:
         """A tombstone."""
+
+    def govern(self, notice: PolicyNotice) -> None:
+        """The policy in force."""
 
     def alive(self) -> None:
         """A sign of life of the source."""
@@ -61,26 +66,41 @@ class Subscriber(Protocol):
 
 
 class Snapshot:
-    """The present of each key, collected until it is complete."""
+    """The present of each key, collected until it is complete.
 
-    def __init__(self) -> None:
+    Args:
+        signed: decisions are signed; nothing signs a tombstone, which then releases nobody.
+    """
+
+    def __init__(self, *, signed: bool = False) -> None:
+        self._signed = signed
         self._decisions: dict[str, Decision] = {}
+        self._notice: PolicyNotice | None = None
 
     def apply(self, decision: Decision) -> None:
         """Take a decision in; the later of two of one key stays."""
         known = self._decisions.get(decision.key)
-        if known is None or decision.epoch > known.epoch:
+        if known is None or decision.supersedes(known.epoch, known.issued_at_ns):
             self._decisions[decision.key] = decision
         if len(self._decisions) > MAX_SNAPSHOT:
             raise ValueError(f"a snapshot of more than {MAX_SNAPSHOT} keys")
 
     def forget(self, key: str) -> None:
         """A tombstone."""
-        self._decisions.pop(key, None)
+        known = self._decisions.get(key)
+        if not self._signed or known is None or known.action == "allow":
+            self._decisions.pop(key, None)
 
-    def decisions(self) -> list[Decision]:
-        """What was collected."""
-        return list(self._decisions.values())
+    def govern(self, notice: PolicyNotice) -> None:
+        """Take the policy in force in."""
+        if self._notice is None or notice.epoch > self._notice.epoch:
+            self._notice = notice
+
+    def hand_over(self, sink: Sink) -> None:
+        """Tell what was collected: the policy first, so that it holds once the decisions are known."""
+        if self._notice is not None:
+            sink.govern(self._notice)
+        sink.replace(self._decisions.values())
 
 
 class ThreadSubscriber:
@@ -100,11 +120,18 @@ class ThreadSubscriber:
         """Times the connection was lost or not made."""
         self.undecodable = 0
         """Records that were no decisions, and were skipped."""
+        self.unsigned = 0
+        """Records that none of the keys has signed, and were skipped."""
+        self._keys: Keyring | None = None
 
     @property
     def state(self) -> State:
         """`new`, `connecting`, `ready` or `closed`."""
         return self._state
+
+    def trust(self, keys: Keyring) -> None:
+        """Hand on only what one of these keys has signed."""
+        self._keys = keys
 
     def start(self, sink: Sink) -> None:
         """Begin to follow."""
@@ -167,20 +194,45 @@ class ThreadSubscriber:
         """Connect, catch up, follow until `stop` is set; return or raise when the source is lost."""
         raise NotImplementedError
 
+    def _decision(self, data: bytes | str) -> Decision | None:
+        """A decision, or None, counted, for anything else: one bad record must not hide those after it."""
+        from spanfuse_schemas import Decision
+
+        return self._decoded(Decision, data)
+
+    def _notice(self, data: bytes | str) -> PolicyNotice | None:
+        """The policy in force, in the same way."""
+        from spanfuse_schemas import PolicyNotice
+
+        return self._decoded(PolicyNotice, data)
+
+    def _decoded(self, kind: type[R], data: bytes | str) -> R | None:
+        from spanfuse_schemas.signing import UnsignedError
+
+        try:
+            record: R = kind.from_json(self._keys.verified(data) if self._keys else data)
+        except UnsignedError as error:
+            self._not_signed(error)
+        except ValueError:
+            self._skipped()
+        else:
+            return record
+        return None
+
+    def _not_signed(self, error: Exception) -> None:
+        self.unsigned += 1
+        if self.unsigned == 1:
+            log.warning("%s: a record is ignored, and all like it, which are counted: %s", self._name, error)
+
+    def _skipped(self) -> None:
+        self.undecodable += 1
+
+    def _snapshot(self) -> Snapshot:
+        """Of what is read first."""
+        return Snapshot(signed=bool(self._keys))
+
     def _interrupt(self) -> None:
         """Wake the thread from whatever it waits for."""
 
     def _drop(self) -> None:
         """Let go of what was inherited from the parent of a fork."""
-
-
-def decoded(data: bytes | str, on_error: Callable[[], None]) -> Decision | None:
-    """A decision, or None, counted, for anything else: one bad record must not hide those after it."""
-    from spanfuse_schemas import Decision
-
-    try:
-        decision: Decision = Decision.from_json(data)
-    except ValueError:
-        on_error()
-        return None
-    return decision

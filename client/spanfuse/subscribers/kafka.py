@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spanfuse.subscribers.base import Sink, Snapshot, ThreadSubscriber, decoded
+from spanfuse.subscribers.base import Sink, Snapshot, ThreadSubscriber
+from spanfuse_schemas import POLICY_KEY
 from spanfuse_schemas.topics import CONTROL
 
 try:
@@ -35,9 +36,9 @@ _AIOKAFKA_LOGS: Final = (
     ".consumer.consumer",
     ".consumer.fetcher",
     ".consumer.group_coordinator",
-)
     ".producer.producer",
     ".producer.sender",
+)
 
 
 _said = threading.local()
@@ -208,11 +209,11 @@ class KafkaSubscriber(ThreadSubscriber):
         partitions = await asyncio.wait_for(self._partitions(consumer), ANSWER_S)
         await consumer.seek_to_beginning(*partitions)
         ends = await asyncio.wait_for(consumer.end_offsets(partitions), ANSWER_S)
-        snapshot = Snapshot()
+        snapshot = self._snapshot()
         while not await _reached(consumer, ends):
             for record in await _some(consumer, ANSWER_S):
                 self._take(record, snapshot)
-        sink.replace(snapshot.decisions())
+        snapshot.hand_over(sink)
         self._caught_up()
         while not stop.is_set():
             records = await _some(consumer, HEARTBEAT_S)
@@ -236,12 +237,14 @@ class KafkaSubscriber(ThreadSubscriber):
             if record.key:
                 sink.forget(record.key.decode("utf-8", "replace"))
             return
-        decision = decoded(record.value, self._skipped)
+        if record.key == POLICY_KEY.encode():
+            notice = self._notice(record.value)
+            if notice is not None:
+                sink.govern(notice)
+            return
+        decision = self._decision(record.value)
         if decision is not None:
             sink.apply(decision)
-
-    def _skipped(self) -> None:
-        self.undecodable += 1
 
 
 async def _some(consumer: AIOKafkaConsumer, timeout_s: float) -> list[ConsumerRecord[bytes, bytes]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spanfuse.subscribers.base import Sink, State
 
 if TYPE_CHECKING:
-    from spanfuse_schemas import Decision
+    from spanfuse_schemas import Decision, PolicyNotice
 
 
 class MemorySubscriber:
@@ -23,6 +23,7 @@ class MemorySubscriber:
         self.silent = silent
         self._ready = ready
         self._present: dict[str, Decision] = {}
+        self._notice: PolicyNotice | None = None
         self._sink: Sink | None = None
         self._closed = False
         self._lock = threading.RLock()
@@ -42,7 +43,7 @@ class MemorySubscriber:
         with self._lock:
             self._sink, self._closed = sink, False
             if self._ready:
-                sink.replace(list(self._present.values()))
+                self._tell_all(sink)
 
     def close(self) -> None:
         """End: the sink gets nothing more."""
@@ -71,12 +72,24 @@ class MemorySubscriber:
             if self._sink is not None and self._ready:
                 self._sink.forget(key)
 
+    def govern(self, notice: PolicyNotice) -> None:
+        """Hand on the policy in force."""
+        with self._lock:
+            self._notice = notice
+            if self._sink is not None and self._ready:
+                self._sink.govern(notice)
+
     def catch_up(self) -> None:
         """Be ready, with all that was published so far."""
         with self._lock:
             self._ready = True
             if self._sink is not None:
-                self._sink.replace(list(self._present.values()))
+                self._tell_all(self._sink)
+
+    def _tell_all(self, sink: Sink) -> None:
+        if self._notice is not None:
+            sink.govern(self._notice)
+        sink.replace(list(self._present.values()))
 
     def alive(self) -> None:
         """Give a sign of life."""

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
-from spanfuse.subscribers.base import Sink, Snapshot, ThreadSubscriber, decoded
+from spanfuse.subscribers.base import Sink, Snapshot, ThreadSubscriber
 
 PATH: Final = "/v1/decisions/stream"
 MAX_EVENT_BYTES: Final = 1024 * 1024
@@ -85,23 +85,24 @@ class SseSubscriber(ThreadSubscriber):
         return connection
 
     def _read(self, response: http.client.HTTPResponse, sink: Sink, stop: threading.Event) -> None:
-        snapshot: Snapshot | None = Snapshot()
+        snapshot: Snapshot | None = self._snapshot()
         for name, data in events(lambda: response.read1(65536), self._skipped):
             if stop.is_set():
                 return
             if name == "decision":
-                decision = decoded(data, self._skipped)
+                decision = self._decision(data)
                 if decision is not None:
                     (sink if snapshot is None else snapshot).apply(decision)
+            elif name == "policy":
+                notice = self._notice(data)
+                if notice is not None:
+                    (sink if snapshot is None else snapshot).govern(notice)
             elif name == "ready" and snapshot is not None:
-                sink.replace(snapshot.decisions())
+                snapshot.hand_over(sink)
                 snapshot = None
                 self._caught_up()
             if snapshot is None:  # Until all of the present is known, to hear something is to know nothing.
                 sink.alive()
-
-    def _skipped(self) -> None:
-        self.undecodable += 1
 
     def _interrupt(self) -> None:
         held = self._socket
