@@ -1,0 +1,82 @@
+"""What the Guard is shown of a request: the arguments of `Guard.call`, read from the body of each API of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from spanfuse.parts import role_of
+
+Kind = Literal["chat", "responses", "messages", "completions", "embeddings"]
+Body = Mapping[str, Any]
+
+
+def asked(kind: Kind, body: Body) -> dict[str, Any]:
+    """Arguments of `Guard.call`.
+
+    Args:
+        kind: the API.
+        body: its JSON; what is missing, or of another type than it should be, is left out.
+    """
+    model = body.get("model")
+    return {"model": model if isinstance(model, str) else "", **_OF[kind](body)}
+
+
+def nudged(kind: Kind, body: Body, text: str) -> Body:
+    """A copy of the body with a text of the user at the end of its conversation, but before a beginning of the answer that the
+    model is to continue; the body itself where there is no conversation."""
+    said = {"role": "user", "content": text}
+    place = "input" if kind == "responses" else "messages"
+    before = body.get(place)
+    if kind == "responses" and isinstance(before, str):
+        before = [{"role": "user", "content": before}]
+    if not isinstance(before, list):
+        return body
+    end = len(before) - (kind == "messages" and bool(before) and role_of(before[-1]) == "assistant")
+    return {**body, place: [*before[:end], said, *before[end:]]}
+
+
+def _chat(body: Body) -> dict[str, Any]:
+    most = body.get("max_completion_tokens") or body.get("max_tokens")
+    return {"messages": body.get("messages"), "tools": body.get("tools"), "max_output_tokens": _whole(most)}
+
+
+def _responses(body: Body) -> dict[str, Any]:
+    given = body.get("input")
+    return {
+        "prompt" if isinstance(given, str) else "messages": given,
+        "system": body.get("instructions"),
+        "tools": body.get("tools"),
+        "max_output_tokens": _whole(body.get("max_output_tokens")),
+    }
+
+
+def _messages(body: Body) -> dict[str, Any]:
+    return {
+        "messages": body.get("messages"),
+        "system": body.get("system"),
+        "tools": body.get("tools"),
+        "max_output_tokens": _whole(body.get("max_tokens")),
+    }
+
+
+def _completions(body: Body) -> dict[str, Any]:
+    most = _whole(body.get("max_tokens"))
+    return {"prompt": body.get("prompt"), "max_output_tokens": most, "operation": "text_completion"}
+
+
+def _embeddings(body: Body) -> dict[str, Any]:
+    return {"prompt": body.get("input"), "max_output_tokens": 0, "operation": "embeddings"}
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+_OF: Final[dict[Kind, Callable[[Body], dict[str, Any]]]] = {
+    "chat": _chat,
+    "responses": _responses,
+    "messages": _messages,
+    "completions": _completions,
+    "embeddings": _embeddings,
+}

@@ -1,0 +1,109 @@
+"""Which Guard an integration asks, and whose calls it makes."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spanfuse.guard import Guard
+    from spanfuse.model_call import ModelCall
+
+_lock = threading.Lock()
+_guard: Guard | None = None
+
+
+def default_guard() -> Guard:
+    """The Guard of integrations that are given none: one per process. It needs no server, and follows one that
+    `SPANFUSE_API_URL` names.
+
+    Raises:
+        ImportError: without the extra `local`.
+    """
+    global _guard
+    with _lock:
+        if _guard is None:
+            from spanfuse.guard import Guard
+
+            _guard = Guard(local=True)
+        return _guard
+
+
+class Bound:
+    """A Guard with the names of the calls that one client makes.
+
+    Args:
+        guard: None: `default_guard`.
+        session_id: their session; None: the one at hand, or, with a cap, one of the client's own.
+        session_budget: the most that the session may spend, USD.
+        max_steps: model calls that the session may make.
+        deadline_s: time from now after which it may make none, seconds.
+        agent: name of the agent; this, user and team: None: the one at hand.
+        user: id of the user.
+        team: team that pays.
+
+    Raises:
+        ValueError: a cap that is negative or no number.
+    """
+
+    def __init__(
+        self,
+        guard: Guard | None = None,
+        *,
+        session_id: object = None,
+        session_budget: float | None = None,
+        max_steps: int | None = None,
+        deadline_s: float | None = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+    ) -> None:
+        self.guard = guard or default_guard()
+        capped = any(cap is not None for cap in (session_budget, max_steps, deadline_s))
+        session = uuid.uuid4().hex if session_id is None and capped else session_id
+        self._names: dict[str, Any] = {"session": session, "agent": agent, "user": user, "team": team}
+        if capped:
+            self.guard.session(session, budget_usd=session_budget, max_steps=max_steps, deadline_s=deadline_s)
+
+    def call(self, asked: dict[str, Any]) -> ModelCall:
+        """A call with what is asked, as the arguments of `Guard.call`."""
+        return self.guard.call(**self._names, **asked)
+
+
+def tell_cost(bound: Bound, call: ModelCall, response: Any) -> None:
+    """Put on a response what it cost and what its session has used, as `spanfuse_cost`, `spanfuse_session_cost` and
+    `spanfuse_session_steps`; these of a session that is not known are None."""
+    session = call.who.session
+    spent = bound.guard.spent(session) if session is not None else None
+    told = {
+        "spanfuse_cost": call.cost_nano_usd / 1e9,
+        "spanfuse_session_cost": spent.cost_usd if spent else None,
+        "spanfuse_session_steps": spent.steps if spent else None,
+    }
+    for name, value in told.items():
+        object.__setattr__(response, name, value)  # no field of the model: it is not in its dump
+
+
+class DropIn:
+    """Before the class of a client: it takes, beside its own arguments, those of `Bound`, and is guarded from the beginning."""
+
+    def __init__(
+        self,
+        *args: Any,
+        guard: Guard | None = None,
+        session_id: object = None,
+        session_budget: float | None = None,
+        max_steps: int | None = None,
+        deadline_s: float | None = None,
+        agent: object = None,
+        user: object = None,
+        team: object = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        caps: dict[str, Any] = {"session_budget": session_budget, "max_steps": max_steps, "deadline_s": deadline_s}
+        self._bind(Bound(guard, session_id=session_id, agent=agent, user=user, team=team, **caps))
+
+    def _bind(self, bound: Bound) -> None:
+        raise NotImplementedError

@@ -1,0 +1,142 @@
+"""The clients that OpenAI and Anthropic generate with the same tool: all that they send goes through one method, `request`,
+which tries again by itself. It is guarded there, above its retries, so that nothing a client offers is a way around."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from spanfuse.asked import Kind, asked, nudged
+from spanfuse.integrations._bound import Bound, DropIn, tell_cost
+from spanfuse.integrations._tapped import tap
+from spanfuse.model_call import ModelCall
+
+C = TypeVar("C")
+
+_WRAPPED = "_spanfuse"
+
+
+class Guarded:
+    """A client whose model calls ask first.
+
+    Args:
+        bound: what they ask, and in whose name.
+        provider: whose API it speaks, under its OpenTelemetry name.
+        paths: what calls a model, by the end of its path.
+    """
+
+    def __init__(self, bound: Bound, provider: str, paths: Mapping[str, Kind]) -> None:
+        self._bound, self._provider, self._paths = bound, provider, paths
+
+    def over(self, client: C) -> C:
+        """Guard a client, in place, and all copies that it makes of itself (`with_options`)."""
+        target: Any = client
+        request, duplicate = type(target).request.__get__(target), type(target).copy.__get__(target)
+        guarded = self._asynchronous if inspect.iscoroutinefunction(request) else self._synchronous
+
+        def copied(*args: Any, **kwargs: Any) -> Any:
+            if isinstance(target, DropIn):  # it is made anew, and should not look for a Guard of its own
+                kwargs["_extra_kwargs"] = {"guard": self._bound.guard, **kwargs.get("_extra_kwargs", {})}
+            return self.over(duplicate(*args, **kwargs))
+
+        target.request, target.copy, target.with_options = guarded(request), copied, copied
+        setattr(target, _WRAPPED, self)
+        return client
+
+    def _synchronous(self, request: Callable[..., Any]) -> Callable[..., Any]:
+        def guarded(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+            call = self._call(options)
+            if call is None:
+                return request(cast_to, options, *args, **kwargs)
+            call.begin()
+            try:
+                with call.scope:
+                    response = request(cast_to, self._nudged(options, call), *args, **kwargs)
+            except BaseException as error:
+                call.end(error)
+                raise
+            if not self._tapped(call, response):
+                call.end()
+                self._tell(call, response)
+            return response
+
+        return guarded
+
+    def _asynchronous(self, request: Callable[..., Any]) -> Callable[..., Any]:
+        async def guarded(cast_to: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+            call = self._call(options)
+            if call is None:
+                return await request(cast_to, options, *args, **kwargs)
+            await call.abegin()
+            try:
+                with call.scope:
+                    response = await request(cast_to, self._nudged(options, call), *args, **kwargs)
+            except BaseException as error:
+                await call.aend(error)
+                raise
+            if not self._tapped(call, response):
+                await call.aend()
+                self._tell(call, response)
+            return response
+
+        return guarded
+
+    def _kind(self, options: Any) -> Kind | None:
+        path = str(options.url).partition("?")[0].rstrip("/")
+        if options.method.lower() != "post":
+            return None
+        return next((kind for end, kind in self._paths.items() if path.endswith(end)), None)
+
+    def _call(self, options: Any) -> ModelCall | None:
+        """The call that a request makes; None: it calls no model. What cannot be read is guarded all the same."""
+        try:
+            kind = self._kind(options)
+            if kind is None:
+                return None
+            body = options.json_data
+            read = asked(kind, body) if isinstance(body, Mapping) else {}
+        except Exception:
+            self._bound.guard.failed()
+            read = {}
+        return self._bound.call({"provider": self._provider, **read})
+
+    def _nudged(self, options: Any, call: ModelCall) -> Any:
+        kind = self._kind(options)
+        if not call.nudge or kind is None or not isinstance(options.json_data, Mapping):
+            return options
+        changed = copy.copy(options)
+        changed.json_data = nudged(kind, options.json_data, call.nudge)
+        return changed
+
+    def _tapped(self, call: ModelCall, response: Any) -> bool:
+        """Whether the call goes on while its response is read; else it has learned from the whole."""
+        try:
+            raw = getattr(response, "http_response", None)  # of with_raw_response and with_streaming_response
+            http: Any = getattr(response, "response", None) if raw is None else raw  # of a stream
+            if not hasattr(http, "iter_bytes"):
+                call.answered(response)
+                return False
+            if http.is_closed:
+                call.answered(http.json())
+                return False
+            held = weakref.ref(response)
+            tap(call, http, lambda: self._tell(call, held()))
+        except Exception:
+            self._bound.guard.failed()
+            return False
+        return True
+
+    def _tell(self, call: ModelCall, response: Any) -> None:
+        try:
+            if response is not None:
+                tell_cost(self._bound, call, response)
+        except Exception:  # a response that takes no attributes
+            return
+
+
+def is_guarded(client: Any) -> bool:
+    """Whether a client is guarded already."""
+    return hasattr(client, _WRAPPED)
