@@ -37,6 +37,8 @@ class Counts(NamedTuple):
     """Failures inside the Guard itself; such a call passes."""
     by_rule: dict[str, int]
     """Blocks, enforced and observed, by rule."""
+    unsigned: int = 0
+    """Records of the control topic that were ignored since no key that is known here has signed them."""
 
 
 class Counters:

@@ -11,6 +11,7 @@ from spanfuse.table import DecisionTable
 if TYPE_CHECKING:
     from spanfuse.subscribers.base import Subscriber
     from spanfuse_schemas import Decision, PolicyNotice
+    from spanfuse_schemas.signing import Keyring
 
 FeedState = Literal["new", "connecting", "ready", "stale", "closed"]
 
@@ -22,12 +23,21 @@ class Feed:
         subscriber: where decisions come from.
         staleness_s: silence after which nothing is known any more, seconds.
         monotonic: clock that never goes back, seconds.
+        keys: what is not signed with one of them is not obeyed; None: all is.
     """
 
-    def __init__(self, subscriber: Subscriber, staleness_s: float, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        subscriber: Subscriber,
+        staleness_s: float,
+        monotonic: Callable[[], float],
+        keys: Keyring | None = None,
+    ) -> None:
         self.subscriber = subscriber
         self.staleness_s = staleness_s
-        self.table = DecisionTable()
+        self.table = DecisionTable(signed=bool(keys))
+        if keys and hasattr(subscriber, "trust"):  # others hand on what was made in this process
+            subscriber.trust(keys)
         self.running = False
         """Started in this process. Each check reads it."""
         self.closed = False
@@ -76,9 +86,9 @@ class Feed:
 
     def apply(self, decision: Decision) -> None:
         """One change."""
-        self.table.apply(decision)
+        news = self.table.apply(decision)
         self.alive()
-        if self.told is not None:
+        if news and self.told is not None:
             self.told(decision)
 
     def forget(self, key: str) -> None:
@@ -111,6 +121,11 @@ class Feed:
         """Seconds since the last sign of life; None before the first."""
         age = self._monotonic() - self._last_sign_s
         return None if age == float("inf") else age
+
+    @property
+    def unsigned(self) -> int:
+        """Records that were ignored since nothing proves where they come from."""
+        return self.table.unsigned + int(getattr(self.subscriber, "unsigned", 0))
 
     @property
     def state(self) -> FeedState:

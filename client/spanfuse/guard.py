@@ -6,7 +6,7 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from spanfuse.tool_call import ToolCall
     from spanfuse.tool_policy import ToolPolicy
     from spanfuse_schemas import Decision, Policy, PolicyNotice
+    from spanfuse_schemas.signing import Keyring
 
 F = TypeVar("F", bound=Callable[..., Any])
 GuardState = Literal["disabled"] | FeedState
@@ -59,6 +60,8 @@ class Guard(Checks):
         probe_lease_s: how long a half-open breaker waits for the outcome of its probe, seconds.
         leases: where the fleet shares the probes of half-open breakers: the address of a Redis, as of a ledger, or leases;
             default `SPANFUSE_LEASES`, else the ledger's Redis, else each process has probes of its own.
+        signing_key: secret of `service.signing_key`, several separated by commas or in a list: then only what is signed with
+            one of them is obeyed. Default `SPANFUSE_SIGNING_KEY`, else none: whatever arrives is obeyed.
         ledger: where strict budgets are kept, for `spend`: a ledger, or its address (`spanfuse.ledger.connect`); default
             `SPANFUSE_LEDGER`, else none.
         price: model, input tokens, output tokens → USD, to price calls with; default the table that the ledger publishes, else,
@@ -73,7 +76,7 @@ class Guard(Checks):
 
     Raises:
         TypeError: if `subscriber` is neither an address nor a subscriber.
-        ValueError: for an unknown mode, scope or address.
+        ValueError: for an unknown mode, scope or address, or a signing key of less than 16 characters.
         ImportError: for Kafka without the extra `kafka`, a ledger in Redis without `redis`, or `local` without `local`.
     """
 
@@ -86,6 +89,7 @@ class Guard(Checks):
         staleness_s: float = STALENESS_S,
         probe_lease_s: float = PROBE_LEASE_S,
         leases: Leases | str | None = None,
+        signing_key: str | Sequence[str] = (),
         ledger: Ledger | str | None = None,
         price: Price | None = None,
         local: Policy | Mapping[str, Any] | bool = False,
@@ -103,7 +107,7 @@ class Guard(Checks):
         decided = _mode(mode)
         self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
         super().__init__(
-            Feed(connect(subscriber, nobody=local is not False), staleness_s, monotonic),
+            Feed(connect(subscriber, nobody=local is not False), staleness_s, monotonic, _keys(signing_key)),
             Judge(decided, Probes(probe_lease_s, _leases(leases, self.purse), monotonic), now_ns),
             on_unavailable,
             decided,
@@ -335,6 +339,41 @@ class Guard(Checks):
             return protected(self, function, names)
         return lambda decorated: protected(self, decorated, names)
 
+    def wrap_call(self, function: F | None = None, /, **given: Any) -> Any:
+        """Decorate a function that is one model call: its parameters `model`, `messages`, `prompt`, `system` and `tools` are what
+        is asked, what it returns or yields is the answer. For whatever no integration knows.
+
+        >>> @guard.wrap_call(model="our-llama", provider="vllm")
+        ... def ask(messages): ...
+
+        Args:
+            function: of any kind: plain, coroutine, generator or async generator.
+            given: arguments of `call`.
+        """
+        from spanfuse.wrapped import wrapped_call
+
+        if function is not None:
+            return wrapped_call(self, function, given)
+        return lambda decorated: wrapped_call(self, decorated, given)
+
+    def wrap_tool(self, function: F | None = None, /, *, name: str = "", **names: object) -> Any:
+        """Decorate a function that is a tool: its arguments are the tool's.
+
+        >>> @guard.wrap_tool
+        ... def search(query: str) -> str: ...
+
+        Args:
+            function: a plain or coroutine function.
+            name: name of the tool; default: the function's.
+            names: session, agent, user and team, as of `check`.
+        """
+        from spanfuse.wrapped import wrapped_tool
+
+        def decorate(decorated: Any) -> Any:
+            return wrapped_tool(self, decorated, name or getattr(decorated, "__name__", "tool"), names)
+
+        return decorate if function is None else decorate(function)
+
     @property
     def state(self) -> GuardState:
         """`disabled`, `new` (no check yet), `connecting`, `ready`, `stale` or `closed`."""
@@ -348,7 +387,7 @@ class Guard(Checks):
     @property
     def counters(self) -> Counts:
         """What was asked and answered in this process."""
-        return self._counters.snapshot()
+        return self._counters.snapshot()._replace(unsigned=self._feed.unsigned)
 
     def decisions(self) -> list[Decision]:
         """The decisions in force as this process knows them, its own included."""
@@ -392,6 +431,15 @@ def _purse(ledger: Ledger | str | None) -> Purse | None:
     from spanfuse.ledger.purse import opened
 
     return opened(ledger)
+
+
+def _keys(signing_key: str | Sequence[str]) -> Keyring | None:
+    secrets = signing_key or os.environ.get("SPANFUSE_SIGNING_KEY")
+    if not secrets:
+        return None
+    from spanfuse_schemas.signing import Keyring
+
+    return Keyring(secrets.split(",") if isinstance(secrets, str) else secrets)
 
 
 def _leases(leases: Leases | str | None, purse: Purse | None) -> Leases | None:

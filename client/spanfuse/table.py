@@ -20,6 +20,9 @@ MAX_DECISIONS: Final = 100_000
 MAX_CLOSED: Final = 10_000
 """Closed keys whose epoch is remembered, so that a late duplicate does not open them again."""
 
+NEVER: Final = (-1, -1)
+"""Epoch and time before all others."""
+
 
 class Entry:
     """A decision in force, and the probes that this process has let through since it expired."""
@@ -80,21 +83,24 @@ class _Known:
     def __init__(self, max_decisions: int, max_closed: int) -> None:
         self.view = View()
         self.open: dict[str, Entry] = {}
-        self.closed: dict[str, int] = {}
+        self.closed: dict[str, tuple[int, int]] = {}
+        """Epoch and time of the decisions that closed them."""
         self.max_decisions, self.max_closed = max_decisions, max_closed
         self.ignored = self.evicted = 0
 
     def newer(self, decision: Decision) -> bool:
         """Whether a decision is later than what is known of its key."""
         entry = self.open.get(decision.key)
-        return decision.epoch > (entry.decision.epoch if entry else self.closed.get(decision.key, -1))
+        if entry is not None:
+            return decision.supersedes(entry.decision.epoch, entry.decision.issued_at_ns)
+        return decision.supersedes(*self.closed.get(decision.key, NEVER))
 
     def put(self, entry: Entry) -> None:
         """Make it the only thing known of its key."""
         decision = entry.decision
         self.remove(decision.key)
         if decision.action == "allow":  # and not by its state: a nudge stands while the breaker is closed
-            self._close(decision)
+            self.close(decision.key, decision.epoch, decision.issued_at_ns)
             return
         slot, name = self.view.slot(decision.key)
         if slot is None:
@@ -105,8 +111,9 @@ class _Known:
             self.evicted += 1
             self.remove(next(iter(self.open)))
 
-    def _close(self, decision: Decision) -> None:
-        self.closed[decision.key] = decision.epoch
+    def close(self, key: str, epoch: int, issued_at_ns: int) -> None:
+        """Remember until when a key, of which nothing else is known, is closed."""
+        self.closed[key] = epoch, issued_at_ns
         if len(self.closed) > self.max_closed:
             del self.closed[next(iter(self.closed))]
 
@@ -123,9 +130,20 @@ class DecisionTable:
     """Applies decisions in any order, with duplicates: the highest epoch of a key wins.
 
     Writers take a lock; readers read `view` and take none.
+
+    Args:
+        max_decisions: open decisions kept.
+        max_closed: closed keys remembered.
+        signed: decisions are signed. Nothing signs a tombstone, so that it releases nobody then, and what is signed and was
+            issued before it may be sent again by anybody, and is not obeyed.
     """
 
-    def __init__(self, max_decisions: int = MAX_DECISIONS, max_closed: int = MAX_CLOSED) -> None:
+    def __init__(
+        self, max_decisions: int = MAX_DECISIONS, max_closed: int = MAX_CLOSED, *, signed: bool = False
+    ) -> None:
+        self._signed = signed
+        self.unsigned = 0
+        """Tombstones that would have released somebody."""
         self._known = _Known(max_decisions, max_closed)
         self._lock = threading.Lock()
         self.view = self._known.view
@@ -152,16 +170,26 @@ class DecisionTable:
         with self._lock:
             return [entry.decision for entry in self._known.open.values()]
 
-    def apply(self, decision: Decision) -> None:
-        """Take a decision in, unless one of the same or a later epoch is known."""
+    def apply(self, decision: Decision) -> bool:
+        """Take a decision in, unless one of the same or a later epoch is known; whether it was."""
         with self._lock:
-            if self._known.newer(decision):
+            news = self._known.newer(decision)
+            if news:
                 self._known.put(Entry(decision))
+            return news
 
     def forget(self, key: str) -> None:
         """A tombstone: the key starts anew, at any epoch."""
         with self._lock:
+            entry, closed = self._known.open.get(key), self._known.closed.get(key)
+            if self._signed and entry is not None:
+                self.unsigned += 1
+                return
             self._known.remove(key)
+            if self._signed and closed is not None:
+                from spanfuse_schemas.decision import LAST_EPOCH
+
+                self._known.close(key, LAST_EPOCH, closed[1])
 
     def replace(self, decisions: Iterable[Decision]) -> None:
         """Exchange everything for a snapshot, so that what closed unseen is gone. Probes under way keep their lease."""

@@ -76,11 +76,6 @@ def key_id(key: bytes) -> str:
     return hmac.digest(key, b"spanfuse signing key id", hashlib.sha256).hex()[:8]
 
 
-def split(secrets: str) -> tuple[str, ...]:
-    """The secrets of an environment variable, which are separated by commas."""
-    return tuple(secrets.split(","))
-
-
 def _mac(key: bytes, fields: dict[str, Any]) -> str:
     return hmac.digest(key, _canonical(fields), hashlib.sha256).hex()
 

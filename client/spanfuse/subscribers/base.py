@@ -207,17 +207,18 @@ class ThreadSubscriber:
         return self._decoded(PolicyNotice, data)
 
     def _decoded(self, kind: type[R], data: bytes | str) -> R | None:
-        from spanfuse_schemas.signing import UnsignedError
-
+        if self._keys is not None:
+            try:
+                data = self._keys.verified(data)
+            except ValueError as error:
+                self._not_signed(error)
+                return None
         try:
-            record: R = kind.from_json(self._keys.verified(data) if self._keys else data)
-        except UnsignedError as error:
-            self._not_signed(error)
+            record: R = kind.from_json(data)
         except ValueError:
             self._skipped()
-        else:
-            return record
-        return None
+            return None
+        return record
 
     def _not_signed(self, error: Exception) -> None:
         self.unsigned += 1
