@@ -20,7 +20,7 @@ from spanfuse.verdict import ALLOWED, Verdict
 
 if TYPE_CHECKING:
     from spanfuse.table import Entry
-    from spanfuse_schemas import Decision
+    from spanfuse_schemas import Decision, Fingerprint
 
 log = logging.getLogger("spanfuse")
 
@@ -225,14 +225,19 @@ class Checks:
         """Count an event under one of the names of `Counts`, and a block under its rule and the key that is blocked."""
         self._counters.add(name, rule=rule, key=key)
 
-    def stopped(self, who: Identity) -> Decision | None:
-        """What stops all that is done for somebody, a tool as well as a call; None: nothing that is enforced does. A block of a
-        loop stops calls alone, which show whether they belong to it, and a tool is no probe."""
+    def stopped(self, who: Identity, action: Callable[[], Fingerprint | None]) -> Decision | None:
+        """What stops the execution of a tool; None: nothing that is enforced does. A tool is no probe; what belongs to a loop
+        is the very action that the loop repeats.
+
+        Args:
+            action: gives the fingerprint of the execution. Asked only where a block is limited to a loop.
+        """
         now = self.now_ns()
         for entry in self._entries(who):
             decision = entry.decision
-            whole = decision.action == "block" and decision.scope_of_block == "all" and not decision.conditional
-            if whole and not entry.half_open(now) and self._judge.enforces(decision.mode):
+            if decision.action != "block" or decision.conditional or not self._judge.enforces(decision.mode):
+                continue
+            if not entry.half_open(now) and (decision.scope_of_block == "all" or decision.repeats(action())):
                 return decision
         return None
 

@@ -339,9 +339,13 @@ class Guard(Checks):
             return protected(self, function, names)
         return lambda decorated: protected(self, decorated, names)
 
-    def wrap_call(self, function: F | None = None, /, **given: Any) -> Any:
-        """Decorate a function that is one model call: its parameters `model`, `messages`, `prompt`, `system` and `tools` are what
-        is asked, what it returns or yields is the answer. For whatever no integration knows.
+    @overload
+    def wrap_call(self, function: F, /, **given: Any) -> F: ...
+    @overload
+    def wrap_call(self, /, **given: Any) -> Callable[[F], F]: ...
+    def wrap_call(self, function: Any = None, /, **given: Any) -> Any:
+        """Decorate a function that is one model call: its parameters `model`, `messages`, `prompt`, `system` and `tools`
+        are what is asked, what it returns or yields is the answer. For whatever no integration knows.
 
         >>> @guard.wrap_call(model="our-llama", provider="vllm")
         ... def ask(messages): ...
@@ -356,7 +360,11 @@ class Guard(Checks):
             return wrapped_call(self, function, given)
         return lambda decorated: wrapped_call(self, decorated, given)
 
-    def wrap_tool(self, function: F | None = None, /, *, name: str = "", **names: object) -> Any:
+    @overload
+    def wrap_tool(self, function: F, /, *, name: str = "", **names: object) -> F: ...
+    @overload
+    def wrap_tool(self, /, *, name: str = "", **names: object) -> Callable[[F], F]: ...
+    def wrap_tool(self, function: Any = None, /, *, name: str = "", **names: object) -> Any:
         """Decorate a function that is a tool: its arguments are the tool's.
 
         >>> @guard.wrap_tool

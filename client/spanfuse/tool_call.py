@@ -15,6 +15,7 @@ from spanfuse.context import NOBODY, Identity
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
     from spanfuse.tool_policy import Judged
+    from spanfuse_schemas import Fingerprint
 
 
 class ToolCall:
@@ -80,7 +81,7 @@ class ToolCall:
     def _admitting(self) -> Iterator[None]:
         """Around the policy, which is asked unless the session is stopped; its failures deny, others let pass, counted."""
         try:
-            stopped = self.guard.stopped(self.who)
+            stopped = self.guard.stopped(self.who, self._print)
             if stopped is not None:
                 raise Blocked(stopped)
             yield
@@ -90,6 +91,12 @@ class ToolCall:
             raise
         except Exception:
             self.guard.failed()
+
+    def _print(self) -> Fingerprint | None:
+        from spanfuse.prints import tool_prints
+        from spanfuse_schemas.fingerprint import action_print
+
+        return action_print(tool_prints(self.name, self.arguments, None, self.call_id).actions)
 
     def _observed(self, judged: Judged) -> None:
         if judged.observed is not None:

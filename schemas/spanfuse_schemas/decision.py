@@ -100,6 +100,10 @@ class Decision(Record):
         before = prior.canon if prior else ""
         return any(self._is_of(p, new_input, before) for p in self.loop if p.canon or not spoken)
 
+    def repeats(self, action: Fingerprint | None) -> bool:
+        """Whether an action is one that the loop repeats."""
+        return action is not None and bool(action.canon) and any(p.action == action.canon for p in self.loop)
+
     def _is_of(self, p: LoopPrint, new_input: Fingerprint, before: str) -> bool:
         if p.near and alike(p.near, p.size, new_input.near, new_input.size, self.max_distance):
             return True
