@@ -12,7 +12,7 @@ from spanfuse_processor.api.app import create_app
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
-from spanfuse_schemas import BudgetOrder, Decision
+from spanfuse_schemas import BudgetOrder, Decision, Policy, PolicyNotice
 from tests.support.loops import in_loop
 
 OPEN = Decision(key="session:a/b", state="open", action="block", mode="enforce", rule="cycle", issued_at_ns=7, epoch=3)
@@ -79,6 +79,10 @@ class FakeProcessor:
         self._answer("audit", limit)
         return [b'{"done":true}']
 
+    @property
+    def policy(self) -> PolicyNotice:
+        return PolicyNotice(key="policy:*", epoch=7, issued_at_ns=1, policy=Policy(mode="enforce"))
+
     async def rebuild(self) -> int:
         self._answer("rebuild")
         raise SpanfuseError("extensions.ledger is not set")
@@ -100,6 +104,13 @@ class Api:
 @pytest.fixture
 def api() -> Api:
     return Api()
+
+
+@in_loop
+async def test_the_policy_in_force_is_shown_as_guards_are_told_it(api: Api) -> None:
+    status, body = await api("GET", "/v1/policy")
+    assert status == 200
+    assert PolicyNotice.model_validate(body) == api.host.policy
 
 
 @in_loop

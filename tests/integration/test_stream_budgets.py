@@ -14,7 +14,7 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.hosts.stream.table import Stored
 from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG
-from spanfuse_schemas import Charge, ChargeBatch, Decision
+from spanfuse_schemas import POLICY_KEY, Charge, ChargeBatch, Decision
 from spanfuse_schemas.periods import period_of
 from spanfuse_schemas.topics import CHARGES, CONTROL, partition_of
 from tests.services.kafka_service import KafkaService
@@ -111,7 +111,7 @@ async def accounts(brokers: str) -> dict[str, dict[tuple[str, int], int]]:
 
 async def standing(brokers: str) -> set[str]:
     """Keys that a budget stands against in the end."""
-    latest = {r.key.decode(): r.value for r in await read_topic(brokers, CONTROL)}
+    latest = {r.key.decode(): r.value for r in await read_topic(brokers, CONTROL) if r.key != POLICY_KEY.encode()}
     decisions: list[Decision] = [Decision.from_json(value) for value in latest.values() if value]
     assert all(d.rule.startswith("budget.") for d in decisions)
     return {d.key for d in decisions if d.action == "block"}

@@ -25,7 +25,7 @@ from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts.stream.table import Stored
 from spanfuse_processor.hosts.topics import APP_ID, SCOPES_CHANGELOG, SESSIONS_CHANGELOG, create_topics
-from spanfuse_schemas import CallBatch, Charge, ChargeBatch, Decision, Detection, Policy
+from spanfuse_schemas import POLICY_KEY, CallBatch, Charge, ChargeBatch, Decision, Detection, Policy
 from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DEAD_LETTER, DETECTIONS, OTLP_SPANS, TOPICS
 
 PARTITIONS = 4
@@ -222,7 +222,8 @@ async def read_topic(brokers: str, topic: str, **options: Any) -> list[ConsumerR
 async def totals(brokers: str, **options: Any) -> Totals:
     """What the topics tell; charges as their reader has to take them: what is not above the last of its source is dropped."""
     found = Totals()
-    decisions = [Decision.from_json(r.value) for r in await read_topic(brokers, CONTROL, **options) if r.value]
+    told = [r for r in await read_topic(brokers, CONTROL, **options) if r.key != POLICY_KEY.encode()]
+    decisions = [Decision.from_json(record.value) for record in told if record.value]
     detections = [Detection.from_json(r.value) for r in await read_topic(brokers, DETECTIONS, **options)]
     last: dict[tuple[str, str], int] = {}
     charges = []

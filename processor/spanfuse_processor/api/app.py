@@ -18,7 +18,7 @@ from spanfuse_processor.api.events import EventStream
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Listener
-from spanfuse_schemas import BudgetOrder, Decision
+from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
 from spanfuse_schemas.names import normal_key
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,10 @@ class Processor(Protocol):
     @property
     def ready(self) -> bool:
         """Whether spans are taken."""
+
+    @property
+    def policy(self) -> PolicyNotice:
+        """The policy in force."""
 
     def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""
@@ -117,6 +121,7 @@ class Handlers:
             Route("/v1/decisions", self.decisions),
             Route("/v1/decisions/stream", self.stream),
             Route("/v1/status", self.status),
+            Route("/v1/policy", self.policy),
             Route("/v1/sessions/{session:path}", self.session),
             Route("/v1/detections", self.detections),
             Route("/v1/agents", self.agents),
@@ -144,6 +149,10 @@ class Handlers:
     async def status(self, request: Request) -> Response:
         """Version, mode, ports and counts."""
         return JSONResponse(self._processor.status())
+
+    async def policy(self, request: Request) -> Response:
+        """The policy in force, as Guards are told it."""
+        return _json(self._processor.policy.to_json())
 
     async def session(self, request: Request) -> Response:
         """What is known of one session."""

@@ -9,6 +9,7 @@ from spanfuse_processor.cli.doctor import doctor
 from spanfuse_processor.cli.group import SpanfuseGroup
 from spanfuse_processor.cli.inspect import inspect
 from spanfuse_processor.cli.operate import reset, status
+from spanfuse_processor.cli.policy import policy
 from spanfuse_processor.cli.prepare import topics, validate
 from spanfuse_processor.cli.proxy import proxy
 from spanfuse_processor.cli.replay import replay
@@ -30,7 +31,7 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, proxy, topics, validate, demo, status, reset, budget, tail, inspect, doctor, replay):
+for command in (up, worker, proxy, topics, validate, demo, status, reset, budget, policy, tail, inspect, doctor, replay):
     cli.add_command(command)
 
 

@@ -22,7 +22,7 @@ def up(config_path: Path | None) -> None:
     """Run everything in one process, without services.
 
     OTLP comes in on 4318 (HTTP) and 4317 (gRPC); decisions go out on 8787 (REST and SSE). State is kept in a SQLite file.
-    Stop with Ctrl-C or SIGTERM.
+    Stop with Ctrl-C or SIGTERM; after SIGHUP rules, budgets, tools and mode are those that the file then says.
 
     \b
     Example:
@@ -44,7 +44,7 @@ def up(config_path: Path | None) -> None:
     with suppress(ImportError):  # where there is no uvloop, asyncio's own loop serves too
         from uvloop import new_event_loop as loops
     with asyncio.Runner(loop_factory=loops) as runner:
-        runner.run(run_embedded(config, ready=ready))
+        runner.run(run_embedded(config, path=config_path, ready=ready))
 
 
 def _addresses(config: Config, host: EmbeddedHost) -> Iterator[str]:
@@ -68,7 +68,8 @@ def worker(config_path: Path) -> None:
     """Run one worker of the fleet: faust-streaming on Kafka.
 
     Start as many as the topics have partitions. The topics must exist (`spanfuse topics create`). It says what it has
-    counted as a line of JSON on stderr, once a minute if that has changed, and at its end. Stop with Ctrl-C or SIGTERM.
+    counted as a line of JSON on stderr, once a minute if that has changed, and at its end. Stop with Ctrl-C or SIGTERM; after
+    SIGHUP rules, budgets, tools and mode are those that the file then says.
 
     \b
     Example:
@@ -77,4 +78,4 @@ def worker(config_path: Path) -> None:
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.stream import run_worker
 
-    run_worker(load_config(config_path))
+    run_worker(load_config(config_path), path=config_path)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from spanfuse_processor.exporters.hub import Hub, Listener, frame
-from spanfuse_schemas import Decision, Detection
+from spanfuse_schemas import Decision, Detection, PolicyNotice
 from spanfuse_schemas.decision import State
 
 MAX_OPEN: Final = 100_000
@@ -33,6 +33,7 @@ class Board:
     def __init__(self, decisions: Iterable[Decision], hub: Hub) -> None:
         self._hub = hub
         self._open = {d.key: _Standing(d, hub.frame("decision", d.to_json())) for d in decisions}
+        self._policy = b""
         self.untold = 0
         """Decisions left out for want of room."""
 
@@ -69,6 +70,11 @@ class Board:
             del self._open[next(iter(self._open))]
             self.untold += 1
 
+    def govern(self, notice: PolicyNotice) -> None:
+        """Publish the policy in force."""
+        self._policy = self._hub.frame("policy", notice.to_json())
+        self._hub.tell(self._policy)
+
     def follow(self) -> tuple[list[bytes], Listener]:
         """The whole present as events, `ready` last, and a listener that is told of every change from now on.
 
@@ -76,7 +82,7 @@ class Board:
             UnavailableError: if too many listen.
         """
         listener = self._hub.listen()
-        return [*(standing.told for standing in self._open.values()), frame("ready", b"{}")], listener
+        return [self._policy, *(standing.told for standing in self._open.values()), frame("ready", b"{}")], listener
 
 
 def shown(decision: Decision, now_ns: int) -> Decision:

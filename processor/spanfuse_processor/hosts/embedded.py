@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 
 from spanfuse_processor.api.app import create_app
@@ -24,6 +25,7 @@ from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
+from spanfuse_processor.hosts.reload import notice_of, on_hangup
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.hosts.upkeep import AT_ONCE
 from spanfuse_processor.otlp.decode import Encoding
@@ -63,6 +65,8 @@ class EmbeddedHost:
         ledger = config.extensions.ledger
         self._ledger = LedgerWatch(LedgerLink(config), self._compared, ledger.compare_interval_s) if ledger else None
         self._started = 0.0
+        self.policy = notice_of(config.policy())
+        """The policy in force, as Guards are told it."""
         self.ready = False
         """Spans are taken."""
         self.api_port = 0
@@ -101,6 +105,7 @@ class EmbeddedHost:
         except BaseException:
             store.close()
             raise
+        self._engine.work.board.govern(self.policy)
         host, _, port = self._config.extensions.api.endpoint.rpartition(":")
         self._api = HttpServer("the API", create_app(self), host.strip("[]"), int(port))
         self.api_port = await self._api.start()
@@ -119,6 +124,19 @@ class EmbeddedHost:
             await self._ledger.publish()
             self._tasks.append(asyncio.create_task(self._ledger.run(), name="embedded-ledger"))
         self.ready = True
+
+    async def govern(self, config: Config) -> None:
+        """Make the rules, budgets and mode of another configuration those in force.
+
+        Raises:
+            UnavailableError: the storage failed; they are in force, but not all that stands was looked at.
+        """
+        self._config, policy = config, config.policy()
+        self.policy = notice_of(policy, self.policy)
+        self._running.work.board.govern(self.policy)
+        if self._ledger is not None:
+            await self._ledger.follow(policy)
+        self._running.upkeep.follow(policy)
 
     async def stop(self) -> None:
         """Answer what is under way, take nothing more, close; within 10 s. What was answered is stored already."""
@@ -234,6 +252,7 @@ class EmbeddedHost:
         return {
             "version": version("spanfuse"),
             "mode": self._config.service.mode,
+            "policy_epoch": self.policy.epoch,
             "uptime_s": round(time.monotonic() - self._started, 3),
             "ports": {"otlp_http": self.http_port, "otlp_grpc": self.grpc_port, "api": self.api_port},
             "storage": self._config.extensions.storage.path or "memory",
@@ -261,10 +280,13 @@ async def every(interval_s: float, work: Callable[[], Coroutine[Any, Any, None]]
             told = True
 
 
-async def run_embedded(config: Config, *, ready: Callable[[EmbeddedHost], None] | None = None) -> None:
-    """Run until SIGTERM or SIGINT.
+async def run_embedded(
+    config: Config, *, path: Path | None = None, ready: Callable[[EmbeddedHost], None] | None = None
+) -> None:
+    """Run until SIGTERM or SIGINT; on SIGHUP read the configuration file again.
 
     Args:
+        path: the configuration file; None: there is none.
         ready: called once spans are taken.
 
     Raises:
@@ -279,6 +301,7 @@ async def run_embedded(config: Config, *, ready: Callable[[EmbeddedHost], None] 
     await host.start()
     spare_the_collector()
     try:
+        on_hangup(path, config, host.govern)
         if ready is not None:
             ready(host)
         await stopped.wait()

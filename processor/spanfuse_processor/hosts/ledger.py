@@ -16,7 +16,7 @@ from spanfuse.ledger import Account, Definitions, Ledger, LedgerError, Unavailab
 from spanfuse_processor.config import Config, Pricing
 from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.reading import prices_of
-from spanfuse_schemas import Budget, BudgetOrder, Tokens
+from spanfuse_schemas import Budget, BudgetOrder, Policy, Tokens
 from spanfuse_schemas.budget import NANO
 
 log = logging.getLogger(__name__)
@@ -67,12 +67,16 @@ class LedgerLink:
             self.ledger: Ledger = connect(settings.address.get_secret_value())
         except (ValueError, ImportError) as error:
             raise SpanfuseError(f"extensions.ledger: {error}") from None
-        policy = self._policy = config.policy()
         self._pricing = config.pricing
+        self.comparison = Comparison()
+        self.follow(config.policy())
+
+    def follow(self, policy: Policy) -> None:
+        """Go by another policy, which is still to be published."""
+        self._policy = policy
         self._strict: dict[str, Budget] = {b.name: b for b in policy.budgets if b.strength == "strict"}
         self.named = [f"{b.scope}:{b.match}" for b in self._strict.values() if b.is_of_one]
         """Scopes that have an account before anything is spent."""
-        self.comparison = Comparison()
 
     def define(self) -> None:
         """Publish budgets, mode and prices.

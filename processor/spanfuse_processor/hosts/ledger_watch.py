@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.ledger import LedgerLink
+from spanfuse_schemas import Policy
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +56,12 @@ class LedgerWatch:
             self._published = True
         except UnavailableError as error:
             log.warning("%s; budgets are published when it is back", error)
+
+    async def follow(self, policy: Policy) -> None:
+        """Go by another policy, and publish it."""
+        self.link.follow(policy)
+        self._published = False
+        await self.publish()
 
     async def run(self) -> None:
         """Publish, then compare, until it is cancelled."""

@@ -11,7 +11,7 @@ from spanfuse_processor.core.pipeline import Outcome
 from spanfuse_processor.core.scopes.stage import ScopeOutcome
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts.workspace import Workspace, told
-from spanfuse_schemas import Decision
+from spanfuse_schemas import Decision, Policy
 
 AT_ONCE: Final = 500
 """Sessions or scopes looked at in one transaction, some 5 ms."""
@@ -26,6 +26,16 @@ class Upkeep:
 
     def __init__(self, work: Workspace) -> None:
         self._work = work
+
+    def follow(self, policy: Policy) -> None:
+        """Work by another policy from now on.
+
+        Raises:
+            UnavailableError: the storage failed; the policy holds, but not all that stands was looked at.
+        """
+        self._work.pipeline.policy = self._work.stage.policy = policy
+        self.follow_mode()
+        self.follow_budgets()
 
     def follow_mode(self) -> None:
         """Decisions of a run in the other mode are made anew: who goes back to `observe` wants nothing enforced."""

@@ -16,6 +16,7 @@ from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import within
+from spanfuse_processor.hosts.reload import notice_of
 from spanfuse_processor.hosts.stream.app import HEARTBEAT_S, SESSION_TIMEOUT_S, new_app
 from spanfuse_processor.hosts.stream.combine import Combiner
 from spanfuse_processor.hosts.stream.detect import Detector
@@ -29,9 +30,9 @@ from spanfuse_processor.hosts.stream.writeback import INTERVAL_S, WriteBack
 from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG, partitions_of
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.telemetry import REJECTED, Counters
-from spanfuse_schemas import Policy
+from spanfuse_schemas import POLICY_KEY, Policy
 from spanfuse_schemas.signing import Keyring
-from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS, TOPICS, partition_of
+from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, OTLP_LOGS, OTLP_SPANS, TOPICS, partition_of
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
@@ -70,6 +71,8 @@ class StreamHost:
         """Set while partitions are assigned and recovered."""
         self._normaliser = normaliser
         self._pipeline, self._stage = Pipeline(policy), ScopeStage(policy)
+        self.policy = notice_of(policy)
+        """The policy in force, as Guards are told it."""
         self.outbox = Outbox(settings, self.fail, self.counters, keys)
         self._tasks: list[asyncio.Task[None]] = []
         self._accepting = False
@@ -110,6 +113,16 @@ class StreamHost:
         self._tasks = [
             asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back, self._run_beat)
         ]
+
+    async def govern(self, policy: Policy) -> None:
+        """Work by another policy from now on, and tell it to Guards."""
+        self._pipeline.policy = self._stage.policy = policy
+        self.policy = notice_of(policy, self.policy)
+        await self.publish()
+
+    async def publish(self) -> None:
+        """Tell Guards the policy in force."""
+        await self.outbox.send(CONTROL, self.policy.to_json(), key=POLICY_KEY.encode(), urgent=True)
 
     def _build(self, partitions: int) -> None:
         app = self.app = new_app(self.settings, partitions, self.fail)

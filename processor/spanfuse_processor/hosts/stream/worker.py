@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import TopicPartition
@@ -19,6 +20,7 @@ from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
+from spanfuse_processor.hosts.reload import on_hangup
 from spanfuse_processor.hosts.stream.host import StreamHost
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
@@ -67,12 +69,19 @@ class Worker:
     async def start(self) -> None:
         """Start everything; `host.ready` is set when partitions are assigned and recovered."""
         await self.host.start()
+        await self.host.publish()
         if self.receiver is not None:
             await self.receiver.start()
         works = [self._watch(), self._pulse.run(), self._tell_counts()]
         if self._ledger is not None:
             works.append(self._ledger.run())
         self._tasks = [asyncio.create_task(work) for work in works]
+
+    async def govern(self, config: Config) -> None:
+        """Make the rules, budgets and mode of another configuration those in force."""
+        await self.host.govern(config.policy())
+        if self._ledger is not None:
+            await self._ledger.follow(config.policy())
 
     async def stop(self) -> None:
         """Stop everything, within 10 s, whatever has started."""
@@ -138,10 +147,17 @@ class Counts:
             print(f"spanfuse worker counts {line}", file=sys.stderr, flush=True)
 
 
-async def serve(config: Config, *, ready: Callable[[Worker], None] | None = None, stuck_s: float = STUCK_S) -> None:
-    """Run a worker until SIGTERM or SIGINT.
+async def serve(
+    config: Config,
+    *,
+    path: Path | None = None,
+    ready: Callable[[Worker], None] | None = None,
+    stuck_s: float = STUCK_S,
+) -> None:
+    """Run a worker until SIGTERM or SIGINT; on SIGHUP read the configuration file again.
 
     Args:
+        path: the configuration file; None: there is none.
         ready: called once it has partitions, recovered.
 
     Raises:
@@ -156,6 +172,7 @@ async def serve(config: Config, *, ready: Callable[[Worker], None] | None = None
         await worker.start()
         await _first(worker.host.ready.wait(), stop.wait(), worker.host.failed)
         if worker.host.ready.is_set():
+            on_hangup(path, config, worker.govern)
             spare_the_collector()
             if ready is not None:
                 ready(worker)
@@ -174,7 +191,7 @@ async def _first(*works: object) -> None:
             task.cancel()
 
 
-def run_worker(config: Config, *, ready: Callable[[Worker], None] | None = None) -> None:
+def run_worker(config: Config, *, path: Path | None = None, ready: Callable[[Worker], None] | None = None) -> None:
     """`serve` in an event loop of its own, on uvloop where it is installed."""
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -183,7 +200,7 @@ def run_worker(config: Config, *, ready: Callable[[Worker], None] | None = None)
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     threading.excepthook = _thread_failed
-    asyncio.run(serve(config, ready=ready or _tell))
+    asyncio.run(serve(config, path=path, ready=ready or _tell))
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
