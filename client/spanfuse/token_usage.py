@@ -22,7 +22,8 @@ def field_of(value: Any, name: str) -> Any:
     if (
         "__pydantic_fields__" in type(value).__dict__
     ):  # asked for what it has not, it makes an error of it, which takes long
-        where = value.__pydantic_private__ if name.startswith("_") else value.__pydantic_extra__
+        # Dataclasses of pydantic have neither.
+        where = getattr(value, "__pydantic_private__" if name.startswith("_") else "__pydantic_extra__", None)
         return where.get(name) if where else None
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 from spanfuse.model_call import ModelCall
 from spanfuse.testing import FakeGuard
@@ -15,14 +15,18 @@ class Watched(FakeGuard):
 
     Attributes:
         calls: model calls that ended.
-        tools: tools that ended.
+        executed: tools that ended.
     """
 
     def __init__(self, *decisions: Decision, **settings: Any) -> None:
         super().__init__(*decisions, **settings)
         self.calls: list[ModelCall] = []
-        self.tools: list[ToolCall] = []
+        self.executed: list[ToolCall] = []
         self.listen(_Listener(self))
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     @property
     def said(self) -> list[Any]:
@@ -43,4 +47,4 @@ class _Listener:
         self._guard.calls.append(call)
 
     def tool_ended(self, tool: ToolCall) -> None:
-        self._guard.tools.append(tool)
+        self._guard.executed.append(tool)

@@ -6,8 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from spanfuse.parts import CALL_TYPES
+from spanfuse.token_usage import field_of
 
 _ROLES: Final = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
+
+_MOST: Final = ("max_completion_tokens", "max_output_tokens", "max_tokens", "max_tokens_to_sample", "num_predict")
 
 
 def as_dicts(messages: Iterable[Any]) -> list[Any]:
@@ -51,6 +54,4 @@ def as_response(message: Any) -> dict[str, Any]:
 
 def max_tokens(settings: Any) -> int | None:
     """The most that a model may answer, by the parameters of the call or the fields of the model."""
-    get = settings.get if isinstance(settings, dict) else lambda name: getattr(settings, name, None)
-    names = ("max_completion_tokens", "max_output_tokens", "max_tokens", "max_tokens_to_sample", "num_predict")
-    return next((found for name in names if type(found := get(name)) is int), None)
+    return next((found for name in _MOST if type(found := field_of(settings, name)) is int), None)

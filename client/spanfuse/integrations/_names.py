@@ -6,21 +6,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from spanfuse import context
+from spanfuse.tool_denied import ToolDenied
 
 if TYPE_CHECKING:
+    from spanfuse.blocked import Blocked
     from spanfuse.guard import Guard
 
 
-def otherwise(session: object) -> dict[str, Any]:
-    """The framework's own name of a run, for calls that are in no session and no trace; nothing for others.
+def otherwise(session: object, agent: object = None) -> dict[str, Any]:
+    """What the framework itself calls a run and its agent, for calls that are in no session and no trace, and of no agent that
+    is named; nothing for others.
 
     A session that is named, or a trace, which the server sees as well, comes first: only under these names do its decisions
     meet the call.
     """
-    who = context.current()
-    if session is None or who.session or who.trace or context.trace_source():
-        return {}
-    return {"session": session}
+    who, names = context.current(), {}
+    if session is not None and not (who.session or who.trace or context.trace_source()):
+        names["session"] = session
+    if agent and not who.agent:
+        names["agent"] = agent
+    return names
 
 
 def described(guard: Guard, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -31,3 +36,8 @@ def described(guard: Guard, read: Callable[[], dict[str, Any]]) -> dict[str, Any
     except Exception:
         guard.failed()
         return {}
+
+
+def told(refusal: Blocked) -> str:
+    """What a model is told in place of the result of a tool."""
+    return refusal.tool_result if isinstance(refusal, ToolDenied) else str(refusal)

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
+from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens
 from spanfuse.integrations._names import described, otherwise
 
@@ -44,16 +45,16 @@ class GuardCallback(BaseCallbackHandler):
     does.
 
     Args:
-        guard: the Guard.
+        guard: whom to ask; None: one for the process, which needs no server.
     """
 
     raise_error = True
 
-    def __init__(self, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, guard: Guard | None = None) -> None:
+        self._guard = guard or default_guard()
         # In asynchronous code: in a thread where a ledger is asked, which takes time. Else at once, which costs less, and
         # a guarded client inside knows that it makes the same call.
-        self.run_inline = guard.purse is None
+        self.run_inline = self._guard.purse is None
         self._roots: dict[UUID, UUID] = {}
         self._calls: dict[UUID, ModelCall] = {}
         self._tools: dict[UUID, ToolCall] = {}

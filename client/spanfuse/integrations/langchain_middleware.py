@@ -11,6 +11,7 @@ from langchain.agents.middleware.types import PrivateStateAttr
 from langchain_core.messages import HumanMessage, ToolMessage
 from langgraph.config import get_config
 
+from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens
 from spanfuse.integrations._names import described, otherwise
 from spanfuse.tool_denied import ToolDenied
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from spanfuse.tool_call import ToolCall
 
 
-class GuardedState(AgentState[Any]):
+class GuardedState(AgentState):
     """What an agent remembers of its Guard."""
 
-    spanfuse_session: NotRequired[Annotated[str, PrivateStateAttr]]
+    spanfuse_session: NotRequired[Annotated[str, PrivateStateAttr]]  # type: ignore[valid-type]
     """The session of calls that are in no other: one per thread, without a checkpointer one per run."""
 
 
-class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
+class GuardMiddleware(AgentMiddleware):
     """Guards each model call and each tool of an agent.
 
     A model call that is refused raises `Blocked`; a tool that is denied answers the model with the reason. Nudges are added to
@@ -36,14 +37,14 @@ class GuardMiddleware(AgentMiddleware[Any, Any, Any]):
     retries, then cannot keep a refusal from you.
 
     Args:
-        guard: the Guard.
+        guard: whom to ask; None: one for the process, which needs no server.
     """
 
     state_schema = GuardedState
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard | None = None) -> None:
         super().__init__()
-        self._guard = guard
+        self._guard = guard or default_guard()
 
     def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
         """Give the run a name, should nobody else."""

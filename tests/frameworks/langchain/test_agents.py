@@ -19,6 +19,8 @@ from langgraph.types import RetryPolicy
 from spanfuse import Blocked
 from spanfuse.integrations.langchain import GuardCallback, GuardMiddleware
 from spanfuse.testing import block, nudge
+from spanfuse.tool_denied import ToolDenied
+from spanfuse.tool_policy import ToolPolicy
 from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
@@ -63,7 +65,7 @@ def by_both(guard: Watched) -> tuple[Any, dict[str, Any]]:
     return by_middleware(guard)[0], {"callbacks": [GuardCallback(guard)]}
 
 
-WAYS = {
+WAYS: dict[str, Callable[[Any, Any], Any]] = {
     "invoke": lambda agent, config: agent.invoke(ASK, config),
     "stream": lambda agent, config: list(agent.stream(ASK, config, stream_mode="messages")),
     "ainvoke": lambda agent, config: asyncio.run(agent.ainvoke(ASK, config)),
@@ -90,7 +92,7 @@ def test_an_agent_is_stopped_at_its_step(
         WAYS[way](agent, config)
     assert refused.value.rule == "limits.max_steps"
     assert provider.calls == 3
-    assert [t.name for t in guard.tools] == ["search"] * 3
+    assert [t.name for t in guard.executed] == ["search"] * 3
 
 
 @MADE
@@ -115,7 +117,7 @@ def test_a_node_that_retries_is_refused_again(provider: FakeProvider, guard: Wat
 
 
 def test_no_middleware_keeps_a_refusal_from_the_user(provider: FakeProvider, guard: Watched) -> None:
-    class Patient(AgentMiddleware[Any, Any, Any]):
+    class Patient(AgentMiddleware):
         def wrap_model_call(self, request: Any, handler: Any) -> Any:
             try:
                 return handler(request)
@@ -168,4 +170,29 @@ def test_what_no_session_and_no_thread_is_named_for_is_one_per_run(provider: Fak
         agent.invoke(ASK)
     sessions = [call.who.session for call in guard.calls]
     assert sessions[0] == sessions[1] != sessions[2] == sessions[3]
-    assert [t.who.session for t in guard.tools] == [sessions[0], sessions[2]]
+    assert [t.who.session for t in guard.executed] == [sessions[0], sessions[2]]
+
+
+def denied() -> ToolPolicy:
+    return ToolPolicy().deny("search", reason="Ask a librarian.")
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_tool_that_is_denied_answers_the_model_with_the_reason(provider: FakeProvider, way: str) -> None:
+    provider.script(SEARCH, DONE)
+    with Watched(tools=denied()) as guard, guard.session("s"):
+        agent, config = by_middleware(guard)
+        WAYS[way](agent, config)
+    assert guard.executed == []
+    assert "Ask a librarian" in last_said(provider.requests[1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_handler_cannot_answer_for_a_tool_that_is_denied_and_raises(provider: FakeProvider, way: str) -> None:
+    provider.script(SEARCH, DONE)
+    with Watched(tools=denied()) as guard, guard.session("s"):
+        agent, config = by_callback(guard)
+        with pytest.raises(ToolDenied, match="Ask a librarian"):
+            WAYS[way](agent, config)
+    assert guard.executed == []
+    assert provider.calls == 1

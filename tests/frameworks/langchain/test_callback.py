@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from spanfuse.integrations.langchain import GuardCallback
 from spanfuse.testing import block
 from tests.frameworks.scripts import SEARCH
 from tests.frameworks.watched import Watched
-from tests.support.fake_provider import FakeProvider, Reply
+from tests.support.fake_provider import FakeProvider, Reply, failure
 
 ASK = "How are you?"
+Ways = dict[str, Callable[[], Any]]
 
 
 def model(**settings: Any) -> ChatOpenAI:
@@ -49,7 +51,7 @@ def test_a_call_is_counted_with_its_answer_and_what_it_took(provider: FakeProvid
 
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
 def test_every_way_of_calling_counts_once(provider: FakeProvider, guard: Watched, way: str) -> None:
-    ways = {
+    ways: Ways = {
         "invoke": lambda: model().invoke(ASK, config=under(guard)).content,
         "stream": lambda: "".join(chunk.content for chunk in model().stream(ASK, config=under(guard))),
         "ainvoke": lambda: asyncio.run(model().ainvoke(ASK, config=under(guard))).content,
@@ -65,7 +67,7 @@ def test_every_way_of_calling_counts_once(provider: FakeProvider, guard: Watched
 @pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream", "batch", "abatch"])
 def test_a_call_that_is_refused_never_leaves_the_process(provider: FakeProvider, guard: Watched, way: str) -> None:
     guard.publish(block("session:s", message="the same step three times"))
-    ways = {
+    ways: Ways = {
         "invoke": lambda: model().invoke(ASK, config=under(guard)),
         "stream": lambda: list(model().stream(ASK, config=under(guard))),
         "ainvoke": lambda: asyncio.run(model().ainvoke(ASK, config=under(guard))),
@@ -97,8 +99,6 @@ def test_what_is_answered_during_a_stream_is_a_call_of_its_own(provider: FakePro
 
 
 def test_a_call_that_fails_is_over(provider: FakeProvider, guard: Watched) -> None:
-    from tests.support.fake_provider import failure
-
     provider.default = failure(500)
     with guard.session("s"), pytest.raises(Exception, match="500"):
         model().invoke(ASK, config=under(guard))
@@ -116,7 +116,7 @@ def test_a_conversation_with_tools_is_told_as_openai_would(provider: FakeProvide
     assert called.answer.reply is not None
     assert called.answer.reply[0]["tool_calls"][0]["name"] == "search"
     assert [m["role"] for m in second.asked.messages] == ["user", "assistant", "tool"]
-    assert [(t.name, t.arguments, t.brought) for t in guard.tools] == [("search", {"query": "spanfuse"}, "nothing")]
+    assert [(t.name, t.arguments, t.brought) for t in guard.executed] == [("search", {"query": "spanfuse"}, "nothing")]
     assert second.asked.tools
 
 
