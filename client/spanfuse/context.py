@@ -143,8 +143,10 @@ Session = session
 
 def whose(names: Mapping[str, object]) -> Identity:
     """The identity at hand with the names that were given, and its trace, which names the session where nothing else does."""
-    with session(**names) as who:
-        pass
+    who = IDENTITY.get()
+    if names:
+        with session(**names) as who:
+            pass
     trace = who.trace or trace_source()
     return Identity(who.session or (f"trace:{trace}" if trace else None), who.agent, who.user, who.team, trace)
 

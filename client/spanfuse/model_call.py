@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from spanfuse.context import NOBODY, Identity, call
 from spanfuse.taken import Taken
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from spanfuse.reservation import Reservation
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(NamedTuple):
     """What a model is asked; as the arguments of `Guard.call`."""
 
     model: str = ""
@@ -73,7 +71,7 @@ class ModelCall:
         self.guard, self._admission = guard, guard.admission
         self.names = names
         self.asked = asked
-        self.call_id = call_id or uuid.uuid4().hex
+        self.call_id = call_id or os.urandom(16).hex()
         self.messages: list[Any] | None = None
         self.who: Identity = NOBODY
         self.verdict: Verdict = ALLOWED
