@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
+from spanfuse.nudges import with_nudge
 from spanfuse.parts import role_of
 
 Kind = Literal["chat", "responses", "messages", "completions", "embeddings"]
@@ -25,7 +26,6 @@ def asked(kind: Kind, body: Body) -> dict[str, Any]:
 def nudged(kind: Kind, body: Body, text: str) -> Body:
     """A copy of the body with a text of the user at the end of its conversation, but before a beginning of the answer that the
     model is to continue; the body itself where there is no conversation."""
-    said = {"role": "user", "content": text}
     place = "input" if kind == "responses" else "messages"
     before = body.get(place)
     if kind == "responses" and isinstance(before, str):
@@ -33,7 +33,7 @@ def nudged(kind: Kind, body: Body, text: str) -> Body:
     if not isinstance(before, list):
         return body
     end = len(before) - (kind == "messages" and bool(before) and role_of(before[-1]) == "assistant")
-    return {**body, place: [*before[:end], said, *before[end:]]}
+    return {**body, place: [*with_nudge(before[:end], text), *before[end:]]}
 
 
 def _chat(body: Body) -> dict[str, Any]:
