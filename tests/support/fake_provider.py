@@ -155,7 +155,7 @@ class FakeProvider:
         with self._lock:
             self.requests.append(asked)
             number = len(self.requests)
-            answer = self._script.popleft() if self._script else self.default
+            answer = self._script.popleft() if self._script else _held(asked, self.default)
             self.underway += 1
         client = _Client(receive, send)
         try:
@@ -225,6 +225,12 @@ async def _read(scope: Any, receive: Any) -> Asked:
             break
     headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
     return Asked(scope["method"], scope["path"], scope["query_string"].decode(), headers, raw, scope["client"])
+
+
+def _held(asked: Asked, answer: Answer) -> Answer:
+    """The answer, held back for ever after so many pieces where the request itself says `hold`: a process has no script."""
+    after = asked.body.get("hold") if isinstance(asked.body, dict) else None
+    return Hold(answer, threading.Event(), after) if isinstance(after, int) and not isinstance(answer, Hold) else answer
 
 
 def _raw(asked: Asked, reply: Reply, number: int) -> Raw:
