@@ -8,6 +8,7 @@ from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from spanfuse_schemas.budget import BudgetOrder
+from spanfuse_schemas.guard_report import GuardReport
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
 Kind = Literal["llm", "tool"]
@@ -312,3 +313,5 @@ class CallBatch(Record):
     """What is known by now of calls that were counted before, applied after the calls."""
     moved: tuple[Moved, ...] = ()
     """What comes from elsewhere, applied before the calls."""
+    reports: tuple[GuardReport, ...] = ()
+    """What Guards have told of themselves."""

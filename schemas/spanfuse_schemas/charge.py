@@ -9,6 +9,7 @@ from pydantic import Field
 
 from spanfuse_schemas.budget import BudgetOrder
 from spanfuse_schemas.call import Reset
+from spanfuse_schemas.guard_report import Refused
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 
 NAME_BITS: Final = 52
@@ -35,6 +36,25 @@ class Grown(Record):
     """Its model calls so far."""
     cost_nano_usd: int
     """Its cost so far, nano-dollars."""
+
+
+class Told(Record):
+    """What a Guard has told of one scope; see `GuardReport`."""
+
+    source: str
+    """The Guard."""
+    seq: int
+    """Number of its report. (scope, source, seq) is the identity under which it counts once."""
+    since_ns: int
+    """From when on it tells, nanoseconds since the Unix epoch."""
+    until_ns: int
+    """Until when."""
+    calls: int = 0
+    """Model calls that were let through and have ended."""
+    refusals: tuple[Refused, ...] = ()
+    """Of `global:*`: what was refused."""
+    spans_dropped: int = 0
+    """Of `global:*`: spans that could not be sent."""
 
 
 class Charge(Record):
@@ -84,6 +104,8 @@ class Charge(Record):
     """The same by cost so far."""
     grown: tuple[Grown, ...] = ()
     """Of an agent with `adaptive` on: its sessions that have come into another bucket."""
+    told: tuple[Told, ...] = ()
+    """What Guards have told of the scope."""
 
 
 class ChargeBatch(Record):

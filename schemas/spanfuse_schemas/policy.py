@@ -15,7 +15,7 @@ from spanfuse_schemas.drift_rules import DriftRule, SafetyDrift
 from spanfuse_schemas.pace_rules import Context, SpendCreep, SpendIdle, Velocity, VelocityBurn, VelocityCost
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
 from spanfuse_schemas.rule import Rule, Settings
-from spanfuse_schemas.scope_rules import Adaptive, AgentBreaker, Fanout, Handoffs, Retries
+from spanfuse_schemas.scope_rules import Adaptive, AgentBreaker, Coverage, Fanout, Handoffs, Retries
 from spanfuse_schemas.tool_policy import MAX_RULES, ToolAction, ToolRule
 
 
@@ -245,6 +245,8 @@ class Rules(Settings):
     """Provider failures of many sessions together."""
     adaptive: Adaptive = Adaptive()
     """Sessions far larger than usual."""
+    coverage: Coverage = Coverage()
+    """Calls that Guards let through, and whose spans do not come."""
     breaker: Breaker = Breaker()
     """Cooldown and probes."""
 
@@ -275,8 +277,8 @@ class Override(Settings):
     """Tool's name; `*` and `?` as in a shell. Only rules on steps know it, that of the newest one: `repeat.no_progress`,
     `repeat.error`, `repeat.action`, `repeat.paging`, `near`, `cycle` and `stagnation`."""
     team: str | None = None
-    """Team's name; `*` and `?` as in a shell. `agent.breaker` and `adaptive` know none; `retries` knows an agent or a team,
-    never both."""
+    """Team's name; `*` and `?` as in a shell. `agent.breaker` and `adaptive` know none; `retries` and `coverage` know an
+    agent or a team, never both."""
     rules: dict[str, dict[str, Any]]
     """Rule → the settings that differ."""
 
@@ -297,8 +299,11 @@ class Override(Settings):
         deaf = [name for name in _OF_AGENTS if name in self.rules and self.team is not None]
         if deaf:
             raise ValueError(f"an override for a team cannot change {', '.join(deaf)}: an agent may be of many teams")
-        if "retries" in self.rules and self.agent is not None and self.team is not None:
-            raise ValueError("an override for an agent and a team together cannot change retries: it looks at either")
+        either = [name for name in ("retries", "coverage") if name in self.rules]
+        if either and self.agent is not None and self.team is not None:
+            raise ValueError(
+                f"an override for an agent and a team together cannot change {', '.join(either)}: it looks at either"
+            )
 
 
 class Policy(Record):

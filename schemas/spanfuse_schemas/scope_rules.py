@@ -75,6 +75,28 @@ class Retries(Rule):
         return self
 
 
+class Coverage(Rule):
+    """`coverage`: Guards let calls through whose spans do not come."""
+
+    mode: Mode = "warn"
+    """`off`, `shadow` or `warn`: what is not seen cannot be stopped."""
+    below: float = Field(default=0.8, gt=0, le=1)
+    """Share of the calls told of by Guards, under which it fires. Default 0.8: budgets are a quarter off then."""
+    min_calls: int = Field(default=10, ge=1)
+    """Calls told of within the window, at least. Default 10: of fewer, one that is late is a large share."""
+    window_s: float = Field(default=600, ge=30, le=3600)
+    """The window, seconds; counted in steps of 30. Default 600: long enough for an agent that calls once a minute."""
+    grace_s: float = Field(default=60, ge=0, le=3600)
+    """How long after its end the span of a call may take to come, seconds. Default 60: exporters and Collectors take up to half
+    a minute; those of functions that are frozen between their calls take as long as that lasts."""
+
+    @model_validator(mode="after")
+    def _warns(self) -> Coverage:
+        if self.mode not in _ONLY_WARNS:
+            raise ValueError(f"mode {self.mode}: coverage only warns, since it is about calls that nobody sees")
+        return self
+
+
 class Adaptive(Rule):
     """`adaptive`: sessions far larger than those of their agent usually are."""
 

@@ -26,6 +26,7 @@ from spanfuse_processor.otlp.span import Span
 from tests.cli.conftest import Spanfuse
 from tests.otlp.fixtures import NOW_NS, SECOND, chat, json_bytes, says, span
 from tests.services.kafka_broker import LocalKafka
+from tests.support.reports import report
 
 HOUR_NS = 3600 * SECOND
 GOOD: dict[str, Any] = {"session.id": "run-42", "gen_ai.agent.name": "planner", "user.id": "ada"}
@@ -367,3 +368,23 @@ async def _groups(brokers: str) -> set[str]:
         return {group for group, *_ in await admin.list_consumer_groups()}
     finally:
         await admin.close()
+
+
+@pytest.mark.parametrize(
+    ("admitted", "expected"), [(8, ("ok", 0, 8)), (9, ("problem", 1, 9)), (100, ("problem", 92, 100))]
+)
+def test_calls_that_guards_let_through_are_compared_with_those_that_are_here(
+    spanfuse: Spanfuse, tmp_path: Path, admitted: int, expected: tuple[str, int, int]
+) -> None:
+    """A report that is there twice counts once."""
+    spans = written(tmp_path, *(good(n) for n in range(1, 9)))
+    until_ns = good(8).end_ns
+    told = report(admitted, until_ns=until_ns, since_ns=until_ns - SECOND, spans_dropped=3)
+    (tmp_path / "r.logs.json").write_bytes(told + b"\n" + told)
+    found = checked(spanfuse, spans, tmp_path / "r.logs.json")["coverage"]
+    assert (found["severity"], found["count"], found["of"]) == expected
+    assert "could not send 3 spans" in found["what"]
+
+
+def test_without_reports_coverage_is_unknown(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    assert checked(spanfuse, written(tmp_path, good()))["coverage"]["what"].startswith("unknown")

@@ -9,7 +9,7 @@ from typing import Any
 from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_schemas import Charge, Policy
-from spanfuse_schemas.charge import hashed_name
+from spanfuse_schemas.charge import Told, hashed_name
 from tests.support.agents import SECOND, START_NS, policy
 
 _offsets = itertools.count()
@@ -25,6 +25,13 @@ def charge(scope: str = "agent:a", *, at: float = 0, calls: int = 1, **fields: A
     at_ns = START_NS + round(at * SECOND)
     made = {"source": "test", "offset": next(_offsets), "cost_nano_usd": 0, "at_ns": at_ns, "started_ns": at_ns}
     return Charge(**{"scope": scope, "calls": calls, **made, **fields})
+
+
+def told(calls: int = 0, *, at: float = 0, since: float | None = None, source: str = "g", **fields: Any) -> Told:
+    """What a Guard has told of the time `since` (default: 5 s before) to `at`, seconds; each report with the next number."""
+    until_ns, since_ns = (START_NS + round(s * SECOND) for s in (at, at - 5 if since is None else since))
+    made = {"source": source, "seq": next(_offsets) + 1, "since_ns": since_ns, "until_ns": until_ns}
+    return Told(**{**made, "calls": calls, **fields})
 
 
 class Scope:

@@ -12,10 +12,12 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from spanfuse_processor.core.guards import told_of
 from spanfuse_processor.core.scopes.buckets import CALLS, COST, STEPS, bucket
 from spanfuse_processor.core.session import Roster, SessionState
 from spanfuse_schemas import Alias, Call, Charge, Detection, Grown
-from spanfuse_schemas.charge import MAX_NAMES, QUARTER_NS, hashed_name
+from spanfuse_schemas.charge import MAX_NAMES, QUARTER_NS, Told, hashed_name
+from spanfuse_schemas.guard_report import GuardReport
 from spanfuse_schemas.scope_rules import Adaptive
 
 MAX_GROWN: Final = 64
@@ -78,6 +80,8 @@ class Ledger:
         self._trace_members: set[tuple[str, str, str]] = set()
         """The same of traces, the trace first."""
         self._agents: dict[str, _Agent] = {}
+        self._told: defaultdict[str, list[Told]] = defaultdict(list)
+        """What Guards have told, by scope."""
         self._late: dict[tuple[str, int], Sums] = {}
         """What users and teams owe for calls of earlier batches, by scope and quarter."""
 
@@ -193,6 +197,11 @@ class Ledger:
                     alias.from_ns,
                 )  # fmt: skip
 
+    def report(self, report: GuardReport) -> None:
+        """Enter what a Guard has told."""
+        for scope, told in told_of(report):
+            self._told[scope].append(told)
+
     def charges(self, source: str, offset: int) -> list[Charge]:
         """One charge per scope, identified by where the batch came from."""
         scopes: dict[str, Sums] = {}
@@ -210,6 +219,10 @@ class Ledger:
         for (trace, quarter), sums in self._traces.items():
             _enter(scopes, apart, f"trace:{trace}", quarter, sums)
         more = self._more()
+        for scope, told in self._told.items():
+            scopes.setdefault(scope, list(_NOTHING))
+            at_ns = max(at_ns, *(one.until_ns for one in told))
+            more[scope] = more.get(scope, {}) | {"told": tuple(told)}
         for scope, quarters in (apart or {}).items():
             if len(quarters) > 1:
                 more[scope] = more.get(scope, {}) | {"earlier": _earlier(quarters, scopes[scope])}

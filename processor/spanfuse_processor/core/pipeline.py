@@ -141,6 +141,8 @@ class Pipeline:
             self._one(call, run)
         for alias in batch.aliases:
             self._know(alias, run)
+        for report in batch.reports:
+            run.ledger.report(report)
         out.charges = run.ledger.charges(source, offset)
         return out
 

@@ -10,6 +10,7 @@ from spanfuse_processor.core.scopes.stage import ScopeOutcome
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.workspace import Workspace, told
 from spanfuse_schemas import Alias, Call, CallBatch
+from spanfuse_schemas.guard_report import GuardReport
 
 log = logging.getLogger(__name__)
 
@@ -70,9 +71,11 @@ class Applier:
         self._work.commit(Outcome(), ScopeOutcome(), counts, received_ns)
 
 
-def part_of(calls: tuple[Call, ...], aliases: tuple[Alias, ...] = ()) -> CallBatch:
+def part_of(
+    calls: tuple[Call, ...], aliases: tuple[Alias, ...] = (), reports: tuple[GuardReport, ...] = ()
+) -> CallBatch:
     """A part of a batch."""
-    return CallBatch.model_construct(calls=calls, aliases=aliases)
+    return CallBatch.model_construct(calls=calls, aliases=aliases, reports=reports)
 
 
 def _by_session(batch: CallBatch) -> list[CallBatch]:
@@ -82,4 +85,5 @@ def _by_session(batch: CallBatch) -> list[CallBatch]:
     aliases: defaultdict[str, list[Alias]] = defaultdict(list)
     for alias in batch.aliases:
         aliases[alias.session].append(alias)
-    return [part_of(tuple(calls[session]), tuple(aliases[session])) for session in {**calls, **aliases}]
+    parts = [part_of(tuple(calls[session]), tuple(aliases[session])) for session in {**calls, **aliases}]
+    return [*parts, *(part_of((), (), (report,)) for report in batch.reports)]

@@ -262,6 +262,7 @@ class EmbeddedHost:
             "half_open_breakers": breakers["half_open"],
             "streams": len(self._hub),
             "counts": engine.work.counters.as_dict() | here,
+            "guards": engine.views.guards(time.time_ns()),
             **({"ledger": self._ledger.link.comparison.as_dict()} if self._ledger is not None else {}),
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }

@@ -123,7 +123,7 @@ class Engine:
                 self._applier.apply(part_of(calls[start : start + PART]), {}, received_ns)
                 await asyncio.sleep(0)
             last = (len(calls) - 1) // PART * PART if calls else 0
-            self._applier.apply(part_of(calls[last:], aliases), read.counts(), received_ns)
+            self._applier.apply(part_of(calls[last:], aliases, read.batch.reports), read.counts(), received_ns)
         except UnavailableError:
             logged = calls if signal == "logs" else untold.calls
             self._untold = part_of(logged[-MAX_UNTOLD:], aliases[-MAX_UNTOLD:])

@@ -111,6 +111,8 @@ class Replay:
                 self.call(call)
             for alias in batch.aliases:
                 self._know(alias)
+            if batch.reports:
+                self._charge(self._process(CallBatch.model_construct(reports=batch.reports)).charges)
 
     def call(self, call: Call) -> None:
         """Replay one call."""

@@ -16,13 +16,17 @@ from spanfuse_processor.hosts.recordings import STDIN, Recorded, find, requests
 from spanfuse_processor.hosts.replay_report import MAX_PROBLEMS
 from spanfuse_processor.otlp.decode import decode, decode_logs
 from spanfuse_processor.otlp.logs import Key, attach, content_name, event_of
+from spanfuse_processor.otlp.reports import is_report, report_of
 from spanfuse_processor.otlp.span import LogRecord, Span, SpanEvent
+from spanfuse_schemas.guard_report import GuardReport
 
 MAX_SPANS: Final = 20_000
 """Spans of a window; with their content some 100 MB. A larger recording is read in several, one after the other: a parent
 or a log record that stands in a later window is too late for the spans of an earlier one."""
 MAX_EVENTS: Final = 65_536
 """Log records that wait for their spans; further ones are left out, and counted."""
+MAX_REPORTS: Final = 20_000
+"""Reports of Guards that are kept; further ones are left out."""
 _LOGS: Final = ".logs."
 _TRACES: Final = ".traces."
 _METRICS: Final = ".metrics."
@@ -45,6 +49,8 @@ class Reading:
     """Log records with content whose span is not there, or came in another window."""
     undecodable: int = 0
     """Requests that could not be decoded, and files that could not be read to their end."""
+    reports: list[GuardReport] = field(default_factory=list)
+    """What Guards have told of themselves."""
     problems: list[str] = field(default_factory=list)
     """The first of those, with file and line."""
 
@@ -101,6 +107,9 @@ class Window:
         return spans
 
     def _log(self, record: LogRecord) -> None:
+        if is_report(record):
+            self._report(record)
+            return
         name = content_name(record)
         if not name:
             return
@@ -109,6 +118,11 @@ class Window:
             return
         self._events[record.trace_id, record.span_id].append(event_of(record, name))
         self.waiting += 1
+
+    def _report(self, record: LogRecord) -> None:
+        report = report_of(record, record.time_ns)
+        if report is not None and len(self._reading.reports) < MAX_REPORTS:
+            self._reading.reports.append(report)
 
     def cut(self) -> list[Span]:
         """The spans up to here, with what was logged for them; a new window begins."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, Final
 
-from spanfuse_processor.core.scopes import leaderboard
+from spanfuse_processor.core.scopes import coverage, leaderboard
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
@@ -16,6 +16,9 @@ from spanfuse_processor.hosts.workspace import Workspace
 
 MAX_LISTED: Final = 2_000
 """Agents or models looked at for a list, those last at work; on a thread, as reading so many takes 150 ms."""
+
+MAX_REFUSED: Final = 20
+"""Keys that are listed as refused, those most often."""
 
 
 class Views:
@@ -56,6 +59,18 @@ class Views:
         """What each agent came to, dearest first, with the limits recommended for its sessions."""
         stored, settings = self._work.store.scopes("agent", MAX_LISTED), self._work.pipeline.policy.rules.adaptive
         return await asyncio.to_thread(lambda: leaderboard.agents(_restored(stored), settings))
+
+    def guards(self, now_ns: int) -> dict[str, Any]:
+        """What Guards tell of themselves: calls that they let through, and how many of these were seen; which keys agents ask
+        for again and again though they are blocked."""
+        state = self._work.scopes.known("global:*") or ScopeState("global:*")
+        known, rule = state.coverage, self._work.pipeline.policy.rules.coverage
+        often = sorted(known.refused.items(), key=lambda item: -sum(item[1][1:]))[:MAX_REFUSED]
+        refused = [
+            {"key": key, "rule": rule, "blocked": blocked, "would_block": would}
+            for key, (rule, blocked, would) in often
+        ]
+        return coverage.row(known.window(now_ns, rule)) | {"reporting": len(known.sources), "refused": refused}
 
     async def models(self) -> list[dict[str, Any]]:
         """What each model came to, dearest first."""

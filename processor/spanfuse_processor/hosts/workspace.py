@@ -95,4 +95,4 @@ class Workspace:
 def told(first: Outcome, second: ScopeOutcome) -> dict[str, int]:
     """What is counted of decisions and detections."""
     found = Counter(f"detections/{detection.rule}" for detection in (*first.detections, *second.detections))
-    return {"decisions": len(first.decisions) + len(second.decisions), **found}
+    return {"decisions": len(first.decisions) + len(second.decisions), **found, **second.reports}

@@ -15,12 +15,14 @@ from spanfuse_processor.otlp.earlier import Earlier
 from spanfuse_processor.otlp.late import claims
 from spanfuse_processor.otlp.logs import Joiner
 from spanfuse_processor.otlp.reader import Reader
+from spanfuse_processor.otlp.reports import is_report, report_of
 from spanfuse_processor.otlp.request import Request, Requests
 from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_processor.otlp.traces import Traces
 from spanfuse_processor.otlp.verdict import Verdict, verdict
 from spanfuse_processor.otlp.whose import KNOWN, Whose
 from spanfuse_schemas import Alias, Call, CallBatch
+from spanfuse_schemas.guard_report import GuardReport
 
 
 class Normaliser:
@@ -42,9 +44,18 @@ class Normaliser:
         self._earlier = Earlier(self._traces)
 
     def logs(self, records: Iterable[LogRecord], received_ns: int) -> CallBatch:
-        """The calls that were counted without their content, which has now come as log records, once more and with it."""
-        found = self._joiner.logs(records, received_ns)
-        return self.batch(found, received_ns) if found else CallBatch()
+        """The calls that were counted without their content, which has now come as log records, once more and with it; and
+        what Guards report."""
+        records = list(records)
+        told = [record for record in records if is_report(record)]
+        found = self._joiner.logs((r for r in records if not is_report(r)) if told else records, received_ns)
+        batch = self.batch(found, received_ns) if found else CallBatch()
+        return batch.model_copy(update={"reports": self._reports(told, received_ns)}) if told else batch
+
+    def _reports(self, records: Iterable[LogRecord], received_ns: int) -> tuple[GuardReport, ...]:
+        read = [report_of(record, received_ns) for record in records]
+        self.counters["reports_unreadable"] += read.count(None)
+        return tuple(report for report in read if report is not None)
 
     def end(self) -> CallBatch:
         """As `logs`, when nothing more will come."""

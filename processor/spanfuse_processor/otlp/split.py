@@ -1,6 +1,6 @@
 """Cuts a request by where its traces live, so that all of a trace, its logs too, is read in one place.
 
-Log records that are no content of a span are left out on the way, since nobody has a use for them.
+Log records that are neither content of a span nor reports of Guards are left out on the way, since nobody has a use for them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from spanfuse_processor.otlp import json_reader, protobuf_reader
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.logs import joinable
+from spanfuse_processor.otlp.reports import is_report
+from spanfuse_processor.otlp.span import LogRecord
 
 Place = Callable[[str], Hashable]
 """Trace id → where it lives."""
@@ -171,14 +173,18 @@ def _always(_: Any) -> bool:
     return True
 
 
+def _of_use(record: LogRecord) -> bool:
+    return joinable(record) or is_report(record)
+
+
 _SPANS: Final[dict[Encoding, _Form]] = {
     "json": _json(json_reader.SPANS, _always),
     "protobuf": _protobuf(_Names(ExportTraceServiceRequest, "resource_spans", "scope_spans", "spans"), _always),
 }
 _LOGS: Final[dict[Encoding, _Form]] = {
-    "json": _json(json_reader.LOGS, lambda item: joinable(json_reader.record_of(item))),
+    "json": _json(json_reader.LOGS, lambda item: _of_use(json_reader.record_of(item))),
     "protobuf": _protobuf(
         _Names(ExportLogsServiceRequest, "resource_logs", "scope_logs", "log_records"),
-        lambda item: joinable(protobuf_reader.record_of(item)),
+        lambda item: _of_use(protobuf_reader.record_of(item)),
     ),
 }

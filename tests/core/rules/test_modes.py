@@ -15,7 +15,7 @@ from spanfuse_processor.errors import ConfigError
 from spanfuse_schemas import Call, Charge, Drift, Grown, Override, Policy
 from spanfuse_schemas.policy import RULE_NAMES
 from tests.support.agents import failure, policy, prompt
-from tests.support.charges import Scope, charge, names
+from tests.support.charges import Scope, charge, names, told
 from tests.support.pace import call
 from tests.support.sequences import (
     again,
@@ -69,10 +69,11 @@ SCOPES: dict[str, tuple[str, Callable[[], list[Charge]]]] = {
             charge(grown=(Grown(session="l", calls=900, cost_nano_usd=0),)),
         ],
     ),
+    "coverage": ("agent:a", lambda: [charge(at=100, calls=1, told=(told(10, at=100),)), charge(at=300)]),
 }
 """Rules that judge a scope, each with one and what it is told."""
 
-ONLY_WARN = ("retries", "adaptive")
+ONLY_WARN = ("retries", "adaptive", "coverage")
 """Rules that no mode can make stop anything."""
 
 ASKED = {"shadow": "block", "warn": "warn", "nudge": "nudge", "block": "block"}

@@ -150,6 +150,7 @@ ELSEWHERE = {
     "fanout": "../scopes/test_fanout.py",
     "retries": "../scopes/test_retries.py",
     "adaptive": "../scopes/test_adaptive.py",
+    "coverage": "../scopes/test_coverage.py",
 }
 """Rules whose numbers have tests of their own."""
 

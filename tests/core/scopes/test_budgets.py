@@ -313,7 +313,7 @@ def test_the_state_of_a_scope_without_a_budget_is_as_small_as_before() -> None:
     purse = Purse("team:t")
     purse.spend(1)
     assert purse.state.budgets is None
-    assert purse.state.snapshot()[:3] == b"\xdc\x00\x16"
+    assert purse.state.snapshot()[:3] == b"\xdc\x00\x17"
 
 
 def test_orders_travel_with_charges() -> None:

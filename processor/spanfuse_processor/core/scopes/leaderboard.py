@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
+from spanfuse_processor.core.scopes import coverage
 from spanfuse_processor.core.scopes.adaptive import baseline
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_schemas.scope_rules import Adaptive
@@ -25,7 +26,9 @@ def agents(states: Iterable[ScopeState], settings: Adaptive) -> list[dict[str, A
         settings: of `adaptive`: after how many sessions limits are recommended, and how far above the usual.
     """
     return _sorted(
-        {"agent": state.name} | _row(state) | {"trips": state.trips, "usual": usual(state, settings)}
+        {"agent": state.name}
+        | _row(state)
+        | {"trips": state.trips, "usual": usual(state, settings), "coverage": coverage.row(state.coverage.last)}
         for state in states
     )
 

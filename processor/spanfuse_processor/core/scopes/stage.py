@@ -9,6 +9,7 @@ charge, or with a tick.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -17,7 +18,7 @@ from spanfuse_processor.core.budgets import Ordered, named, ordered_by, row
 from spanfuse_processor.core.circuit import is_told, reset_by
 from spanfuse_processor.core.finding import Finding
 from spanfuse_processor.core.rules import RuleBook
-from spanfuse_processor.core.scopes import adaptive, agent_breaker, breaker, budgets, fanout, retries
+from spanfuse_processor.core.scopes import adaptive, agent_breaker, breaker, budgets, coverage, fanout, retries
 from spanfuse_processor.core.scopes.state import KINDS, ScopeState
 from spanfuse_schemas import BudgetBook, BudgetOrder, Charge, Decision, Detection, Policy, Rules
 from spanfuse_schemas.budget import Share
@@ -25,10 +26,10 @@ from spanfuse_schemas.budget import Share
 Rule = Callable[[ScopeState, Charge, Rules], Finding | None]
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    "agent": (agent_breaker.detect, retries.detect),
+    "agent": (agent_breaker.detect, retries.detect, coverage.detect),
     "trace": (fanout.detect,),
-    "team": (retries.detect,),
-    "global": (retries.detect,),
+    "team": (retries.detect, coverage.detect),
+    "global": (retries.detect, coverage.detect),
 }
 """Kind of scope → its rules, in order; the first that asks for something decides. `adaptive` judges sessions of agents, and so
 has another shape."""
@@ -46,6 +47,8 @@ class ScopeOutcome:
     """The scopes whose state changed."""
     orders: list[Ordered] = field(default_factory=list)
     """What became of orders about budgets."""
+    reports: Counter[str] = field(default_factory=Counter)
+    """What is counted of reports of Guards, by the names of `telemetry`."""
 
 
 class ScopeStage:
@@ -89,6 +92,8 @@ class ScopeStage:
                 decision = self._judge(state, charge, self._rules(kind, name), out)
                 if decision is not None:
                     out.decisions.append(decision)
+            if charge.told and kind == "global":
+                out.reports.update(state.coverage.counts)
         return out
 
     def carry_out(self, orders: Iterable[BudgetOrder], load: Callable[[str], ScopeState | None]) -> ScopeOutcome:
@@ -115,15 +120,27 @@ class ScopeStage:
         return out
 
     def tick(self, states: Iterable[ScopeState], now_ns: int) -> ScopeOutcome:
-        """Time has passed, or the policy was changed: release what is over, and hold what is exceeded.
+        """Time has passed, or the policy was changed: release what is over, hold what is exceeded, and tell whose spans
+        have not come.
 
         Args:
             states: those that are due (`ScopeState.due_ns`).
         """
         out = ScopeOutcome()
         for state in states:
-            self._look(state, state.standing, self._shares(state.key), now_ns, "Its period is over.", out)
+            out.touched[state.key] = state
+            shares = self._shares(state.key)
+            if shares or state.budgets is not None or state.blocked is not None:
+                self._look(state, state.standing, shares, now_ns, "Its period is over.", out)
+            if state.coverage.due_ns:
+                self._cover(state, now_ns, out)
         return out
+
+    def _cover(self, state: ScopeState, now_ns: int, out: ScopeOutcome) -> None:
+        rules = self._rules(state.kind, state.name)
+        found = coverage.look(state, now_ns, rules)
+        if found is not None and is_told(state, found, now_ns, rules.breaker.cooldown_s):
+            out.detections.append(_spent(state, now_ns, found, f"@{now_ns}"))
 
     def accounts(self, scope: str, state: ScopeState | None, now_ns: int) -> list[dict[str, Any]]:
         """The accounts of a scope in the running periods, also of one that was never seen; see `core.budgets.row`.
@@ -240,7 +257,7 @@ def _detection(
 
 
 def _spent(state: ScopeState, at_ns: int, found: Finding, led_to_it: str) -> Detection:
-    """What is told of a budget."""
+    """What is told of a budget, or because time has passed."""
     kind, name = state.kind, state.name
     return Detection(
         id=f"{state.key}-{led_to_it}-{found.rule}-{found.evidence.threshold:g}",

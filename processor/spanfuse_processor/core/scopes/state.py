@@ -9,10 +9,11 @@ from typing import Any, Final, NamedTuple
 import msgpack
 
 from spanfuse_processor.core import accounts, snapshots
+from spanfuse_processor.core.scopes.coverage import Coverage
 from spanfuse_processor.core.scopes.distinct import Distinct
 from spanfuse_schemas import Charge, Decision
 
-STATE_VERSION: Final = 1
+STATE_VERSION: Final = 2
 MAX_SOURCES: Final = 256
 """Sources whose last offset is remembered, the one silent longest forgotten first. A source is a partition of `spanfuse.calls`;
 with more of them, a charge that comes twice may count twice."""
@@ -29,16 +30,16 @@ KINDS: Final = frozenset({*LASTING, "trace", "user"})
 """Scopes that have a state: a rule or a list reads it; a user only if there is a budget, since there may be a million."""
 _ACCOUNTED: Final = LASTING | {"user"}
 """Scopes whose accounts outlive them; a trace is over with its calls."""
-_PLAIN: Final = 20
-"""Fields of a snapshot after the key, of a scope without accounts; one with accounts has three more."""
-_WITH_ACCOUNTS: Final = b"\xdc\x00" + bytes([2 + _PLAIN + 3])
-"""How the snapshot of a scope with accounts begins: the header of an array of so many fields."""
+_PLAIN: Final = 21
+"""Fields of a snapshot after the key, of a scope that time does not change; one that it does has three more."""
+_WITH_DUE: Final = b"\xdc\x00" + bytes([2 + _PLAIN + 3])
+"""How the snapshot of one that time changes begins: the header of an array of so many fields."""
 _TAIL: Final = struct.Struct(">qqd")
 """How it ends: see `Due`."""
 
 
 class Due(NamedTuple):
-    """What is read of a scope with accounts without restoring it."""
+    """What is read of a scope that time changes without restoring it."""
 
     at_ns: int
     """When something changes by itself, nanoseconds since the Unix epoch; 0: never."""
@@ -52,9 +53,9 @@ class ScopeState:
     """What the rules remember of a scope. Money is nano-dollars, times are nanoseconds."""
 
     __slots__ = (
-        "active", "blocked", "budgets", "calls", "cooldown_s", "cost_nano_usd", "decision", "epoch", "failed", "failures",
-        "fired", "input_tokens", "key", "last_ns", "lengths", "loops", "output_tokens", "sessions", "sources", "spends",
-        "tripped", "trips", "warned",
+        "active", "blocked", "budgets", "calls", "cooldown_s", "cost_nano_usd", "coverage", "decision", "epoch",
+        "failed", "failures", "fired", "input_tokens", "key", "last_ns", "lengths", "loops", "output_tokens", "sessions",
+        "sources", "spends", "tripped", "trips", "warned",
     )  # fmt: skip
 
     def __init__(self, key: str) -> None:
@@ -91,6 +92,8 @@ class ScopeState:
         self.cooldown_s = 0.0
         """Present cooldown of the breaker, seconds; 0 before the first trip."""
         self.epoch = 0
+        self.coverage = Coverage()
+        """What Guards have told of its calls, and what was seen of them."""
 
     @property
     def kind(self) -> str:
@@ -118,11 +121,14 @@ class ScopeState:
             self.blocked = decision
 
     def due_ns(self) -> int:
-        """When something changes by itself: a block of a budget ends, or an extension does; 0: never."""
+        """When something changes by itself: a block of a budget ends, or an extension does, or spans have had their time to
+        come; 0: never."""
         held = [d for d in (self.blocked, self.decision) if d is not None and d.lapses]
         moments = [d.expires_at_ns for d in held if d.expires_at_ns is not None]
         if self.budgets is not None:
             moments += self.budgets.extensions_end()
+        if self.coverage.due_ns:
+            moments.append(self.coverage.due_ns)
         return min(moments, default=0)
 
     def applies(self, charge: Charge) -> bool:
@@ -172,8 +178,8 @@ class ScopeState:
 
     @staticmethod
     def stored_due(data: bytes) -> Due | None:
-        """What a snapshot of a scope with accounts tells without restoring it; none of one without."""
-        return Due(*_TAIL.unpack(data[-_TAIL.size :])) if data.startswith(_WITH_ACCOUNTS) else None
+        """What a snapshot of a scope that time changes tells without restoring it; none of one that it does not change."""
+        return Due(*_TAIL.unpack(data[-_TAIL.size :])) if data.startswith(_WITH_DUE) else None
 
     def forget(self) -> None:
         """What an operator's reset forgets: what has led to a stop, not what was spent nor how large sessions are."""
@@ -186,15 +192,17 @@ class ScopeState:
             STATE_VERSION, self.key, self.sources, self.calls, self.cost_nano_usd, self.input_tokens, self.output_tokens,
             self.failures, self.sessions, self.loops, self.trips, self.last_ns, self.lengths, self.spends,
             self.active.snapshot(), self.tripped.snapshot(), self.failed, self.warned, self.fired,
-            self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch, *self._spent(),
+            self.decision.to_json() if self.decision else b"", self.cooldown_s, self.epoch, self.coverage.snapshot(),
+            *self._spent(),
         )  # fmt: skip
 
     def _spent(self) -> tuple[Any, ...]:
-        if self.budgets is None and self.blocked is None:
+        due_ns = self.due_ns()
+        if self.budgets is None and self.blocked is None and not due_ns:
             return ()
-        due = _TAIL.pack(self.due_ns(), self.blocked is not None, self._accounts_kept_s())
+        due = _TAIL.pack(due_ns, self.blocked is not None, self._accounts_kept_s())
         return (
-            accounts.dumped(self.budgets or accounts.Accounts()),
+            accounts.dumped(self.budgets) if self.budgets is not None else [],
             self.blocked.to_json() if self.blocked else b"",
             due,
         )
@@ -214,12 +222,13 @@ class ScopeState:
         (
             state.sources, state.calls, state.cost_nano_usd, state.input_tokens, state.output_tokens, state.failures,
             state.sessions, state.loops, state.trips, state.last_ns, state.lengths, state.spends, active, tripped,
-            state.failed, state.warned, state.fired, decision, state.cooldown_s, state.epoch,
+            state.failed, state.warned, state.fired, decision, state.cooldown_s, state.epoch, coverage,
         ) = fields[:_PLAIN]  # fmt: skip
         if len(fields) > _PLAIN:
             spent, blocked, _ = fields[_PLAIN:]
-            state.budgets = accounts.loaded(spent)
+            state.budgets = accounts.loaded(spent) if spent else None
             state.blocked = Decision.from_json(blocked) if blocked else None
+        state.coverage = Coverage.restore(coverage)
         state.active, state.tripped = Distinct.restore(active), Distinct.restore(tripped)
         state.decision = Decision.from_json(decision) if decision else None
         return state

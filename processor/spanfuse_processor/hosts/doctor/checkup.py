@@ -53,6 +53,8 @@ class Checkup:
         """What was found, once everything has been taken."""
         self._judge(self._window.cut())
         self.reading.logs_left += self._window.waiting
+        for report in self.reading.reports:
+            self._sample.reported(report)
         read = ("requests", "undecodable", "logs_joined", "logs_left")
         self._sample.counts.update({name: getattr(self.reading, name) for name in read})
         return findings(self._sample, self._normaliser.counters)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE
+from spanfuse_processor.core.guards import told_of
+from spanfuse_processor.core.scopes.coverage import STEP_NS, spread
 from spanfuse_processor.hosts.doctor.sampling import share_sampled
 from spanfuse_processor.hosts.inspect import AGAIN
 from spanfuse_processor.otlp.content import stated_prints
@@ -15,6 +17,7 @@ from spanfuse_processor.otlp.span import Span
 from spanfuse_processor.otlp.times import MAX_AHEAD_NS
 from spanfuse_processor.otlp.verdict import Verdict
 from spanfuse_schemas import Call
+from spanfuse_schemas.guard_report import GuardReport
 
 MAX_KEYS: Final = 100_000
 """Sessions, traces, and span ids that are remembered; of more, the oldest are forgotten, and what they share with later spans
@@ -74,7 +77,12 @@ class Sample:
         """The smallest share of traces that any sampler let through."""
         self.sessions = Known()
         self.traces = Known()
+        self.guarded: Counter[int] = Counter()
+        """Time step (`coverage.STEP_NS`) → model calls that Guards have let through."""
+        self.seen: Counter[int] = Counter()
+        """The same of model calls that were seen."""
         self._ids: OrderedDict[str, None] = OrderedDict()
+        self._reports: OrderedDict[tuple[str, int], None] = OrderedDict()
         self._twins: OrderedDict[tuple[object, ...], None] = OrderedDict()
 
     def arrived(self, spans: Iterable[Span], received_ns: int | None, partition: int | None) -> None:
@@ -99,6 +107,15 @@ class Sample:
             if share < 1:
                 self.counts["sampled"] += 1
                 self.least_sampled = min(self.least_sampled, share)
+
+    def reported(self, report: GuardReport) -> None:
+        """Note what a Guard has told; of one that comes twice once."""
+        if not _first(self._reports, (report.source, report.seq)):
+            return
+        *_, (_, told) = told_of(report)
+        for step, calls in spread(told):
+            self.guarded[step] += calls
+        self.counts["spans_dropped"] += report.spans_dropped
 
     def judged(self, verdict: Verdict) -> None:
         """Note what became of a span."""
@@ -136,6 +153,7 @@ class Sample:
             counts["tools"] += 1
             return
         counts["llm"] += 1
+        self.seen[call.end_ns // STEP_NS] += 1
         counts["twins_counted"] += self._is_twin(call)
         counts["estimated"] += call.usage_estimated
         if call.cost_source in ("fallback", "unknown") and not call.error_type:

@@ -69,6 +69,7 @@ class Combiner(Hop[ChargeBatch]):
             return
         await self._applied(self._scopes, (*touched, *ordered.touched, *outcome.touched), message)
         self._counters["redelivered_charges"] += outcome.redelivered
+        self._counters.update(outcome.reports)
         for one in ordered.orders:
             self._counters["budget_orders" if one.done else "refused_orders"] += 1
         for found in (ordered, outcome):

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from faust.types import TP
 
 from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.scopes import coverage
 from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import within
@@ -89,15 +90,30 @@ class StreamHost:
         """All that is counted, since the start of this worker."""
         ingest = {f"ingest/{reason}": n for reason, n in self._normaliser.counters.items()}
         rejected = sum(self._normaliser.counters[reason] for reason in REJECTED)
-        return Counters({**self.counters, **ingest, "rejected_spans": rejected}).as_dict()
+        counts = Counters({**self.counters, **ingest, "rejected_spans": rejected}).as_dict()
+        return counts | ({"coverage": covered} if (covered := self._covered()) else {})
+
+    def _covered(self) -> dict[str, Any] | None:
+        """How many of the calls that Guards let through were seen, of all agents; none where that is not known here."""
+        partition = self._lives_here("global:*")
+        if partition is None or not self._scopes.known("global:*"):
+            return None
+        known = self._scopes.at("global:*", partition).coverage
+        window = known.window(time.time_ns(), self._stage.policy.rules.coverage)
+        return coverage.row(window) if known.sources else None
 
     def accounts(self, scope: str) -> list[dict[str, Any]] | None:
         """The accounts of a scope in the periods that run; none if it lives on another worker."""
-        partition = partition_of(scope, self.settings.partitions)
-        if not self.ready.is_set() or TP(CHARGES, partition) not in self.assigned():
+        partition = self._lives_here(scope)
+        if partition is None:
             return None
         state = self._scopes.at(scope, partition) if self._scopes.known(scope) else None
         return self._stage.accounts(scope, state, time.time_ns())
+
+    def _lives_here(self, scope: str) -> int | None:
+        """The partition of a scope; none if it is not this worker's at present."""
+        partition = partition_of(scope, self.settings.partitions)
+        return partition if self.ready.is_set() and TP(CHARGES, partition) in self.assigned() else None
 
     async def start(self) -> None:
         """Connect, join the group, recover.

@@ -18,6 +18,7 @@ from spanfuse_processor.hosts.stream.outbox import Outbox, lost
 from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Alias, Call, CallBatch
+from spanfuse_schemas.guard_report import GuardReport
 from spanfuse_schemas.topics import CALLS, OTLP_LOGS, partition_of
 
 log = logging.getLogger(__name__)
@@ -146,6 +147,11 @@ def pack(batch: CallBatch, partitions: int, counters: Counter[str]) -> Iterator[
         known[partition_of(alias.session, partitions)].append(alias)
     for partition, aliases in known.items():
         yield partition, CallBatch(aliases=tuple(aliases)).to_json()
+    told: defaultdict[int, list[GuardReport]] = defaultdict(list)
+    for report in batch.reports:
+        told[partition_of(report.source, partitions)].append(report)
+    for partition, reports in told.items():
+        yield partition, CallBatch(reports=tuple(reports)).to_json()
     for moved in batch.moved:
         yield partition_of(moved.session, partitions), CallBatch(moved=(moved,)).to_json()
 

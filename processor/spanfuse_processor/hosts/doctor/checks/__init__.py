@@ -32,6 +32,7 @@ CHECKS: Final[tuple[Callable[[Sample], Finding], ...]] = (
     delivery.nested,
     delivery.partitions,
     delivery.sampling,
+    delivery.coverage,
 )
 
 

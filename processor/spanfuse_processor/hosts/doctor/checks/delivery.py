@@ -168,3 +168,24 @@ def sampling(s: Sample) -> Finding:
         "late or not at all.",
         "Send spans here before they are sampled, or always sample spans of model calls and tools.",
     )
+
+
+def coverage(s: Sample) -> Finding:
+    """Calls that Guards let through, and those of them that are here."""
+    if not s.guarded:
+        return Finding("coverage", "ok", 0, 0, "unknown: no Guard has reported what it let through")
+    begin = max(min(s.guarded), min(s.seen, default=0))  # a sample of a topic begins with each partition elsewhere
+    guarded = sum(calls for step, calls in s.guarded.items() if step >= begin)
+    seen = sum(calls for step, calls in s.seen.items() if begin - 1 <= step <= max(s.guarded) + 1)
+    missing = max(0, guarded - seen)
+    lost = s.counts["spans_dropped"]
+    return judged(
+        "coverage",
+        severity_of(missing, guarded, from_share=FEW),
+        missing,
+        guarded,
+        f"Guards let {guarded} calls through, and {min(seen, guarded)} of them are here; their processes could not send {lost} "
+        "spans",
+        "What is missing is neither judged nor charged.",
+        "Look for processes that end before their spans are sent, streams that are not instrumented, and samplers.",
+    )
