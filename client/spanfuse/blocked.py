@@ -28,7 +28,7 @@ class Blocked(Exception):
         rule: the rule that decided, such as `repeat.prompt`; `unavailable` where `on_unavailable` decided.
         message: what happened and what to do, for people.
         evidence: the numbers behind it.
-        until: when one probe is let through, or, of a budget, all calls are, UTC; None: only a reset releases it.
+        until: when probes are let through, one by default, or, of a budget, all calls are, UTC; None: only a reset releases it.
         decision: the whole decision.
     """
 
@@ -116,7 +116,8 @@ class Blocked(Exception):
         if self.until is None:
             until = "Until it is reset"
         else:
-            then = "" if self.decision.lapses else ", then one probe"
+            several = f"{self.decision.probes} probes" if self.decision.probes > 1 else "one probe"
+            then = "" if self.decision.lapses else f", then {several}"
             until = f"Until {self.until:%Y-%m-%d %H:%M:%S} UTC{then}"
         return f"{until}. To release it now: spanfuse reset {self.key}"
 

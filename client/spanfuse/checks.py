@@ -152,7 +152,8 @@ class Checks:
         names = {"session": session, "agent": agent, "user": user, "team": team, "trace": trace}
         asked = partial(self.check, **names, messages=messages, prompt=prompt)
         try:
-            waits = self._judge.probes.shared and self._judge.asks_fleet(self._entries(context.whose(names)))
+            known = self._judge.probes.shared and (self._feed.running or self._begin())
+            waits = known and self._judge.asks_fleet(self._entries(context.whose(names)))
         except Exception:
             return self.failed()
         return await asyncio.to_thread(asked) if waits else asked()

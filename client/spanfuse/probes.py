@@ -83,38 +83,38 @@ class Probes:
             now_s = self._monotonic()
             wanted = [e for e in ajar if not e.probed_by(call, now_s)]
             denied = [e for e in wanted if e.full(now_s)]
-            lease = Lease(uuid.uuid4().hex, call, now_s + self._lease_s, (), ())
-            if not any(map(enforced, denied)):
-                refused, lease = self._of_fleet(lease, [e for e in wanted if enforced(e)], now_s)
-                denied += refused
             if any(map(enforced, denied)):
                 return denied, False
+            name = uuid.uuid4().hex
+            refused, shared = self._of_fleet(name, [e for e in wanted if enforced(e)], now_s)
+            if refused:
+                return denied + refused, False
             free = tuple(e for e in wanted if e not in denied)
             if free:
-                _grant(lease._replace(entries=free))
+                _grant(Lease(name, call, now_s + self._lease_s, free, shared))
         return denied, bool(free)
 
-    def _of_fleet(self, lease: Lease, binding: list[Entry], now_s: float) -> tuple[list[Entry], Lease]:
-        """Those that deny it, and the lease with what the fleet knows of it. While the fleet does not answer, each process
+    def _of_fleet(self, name: str, binding: list[Entry], now_s: float) -> tuple[list[Entry], tuple[Breaker, ...]]:
+        """Those that deny it, and those of which the fleet has given a lease. While the fleet does not answer, each process
         lets one probe through."""
         if self._leases is None or not binding:
-            return [], lease
+            return [], ()
         if now_s >= self._ask_from_s:
             from spanfuse.leases import Breaker
 
             asked = tuple(Breaker(e.decision.key, e.decision.epoch, e.decision.probes) for e in binding)
             try:
-                found = self._leases.take(lease.name, asked, self._lease_s)
+                found = self._leases.take(name, asked, self._lease_s)
             except Exception as error:
                 self._lose(error, now_s)
             else:
                 self._away = False
                 if found is None:
-                    return [], lease._replace(shared=asked)
+                    return [], asked
                 denying = binding[found.nth]
                 denying.full_until_s = now_s + min(found.wait_s, ASK_AGAIN_S)
-                return [denying], lease
-        return [e for e in binding if e.leases], lease
+                return [denying], ()
+        return [e for e in binding if e.leases], ()
 
     def _lose(self, error: Exception, now_s: float) -> None:
         """One line for each outage."""

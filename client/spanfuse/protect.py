@@ -18,12 +18,22 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
     """The function with a check before it, of the same kind: plain, coroutine, generator or async generator."""
     shown = _shown_by(function)
 
+    def named() -> call:
+        with _session(**names):
+            return call(IDENTITY.get() if names else None)
+
     def enter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> call:
         """Check, and give the call in which the function then runs."""
-        with _session(**names):
-            scope = call(IDENTITY.get() if names else None)
-            with scope:
-                guard.check(**shown(args, kwargs))
+        scope = named()
+        with scope:
+            guard.check(**shown(args, kwargs))
+        return scope
+
+    async def aenter(args: tuple[Any, ...], kwargs: dict[str, Any]) -> call:
+        """The same, without blocking the event loop."""
+        scope = named()
+        with scope:
+            await guard.acheck(**shown(args, kwargs))
         return scope
 
     @functools.wraps(function)
@@ -33,7 +43,7 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
 
     @functools.wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        with enter(args, kwargs):
+        with await aenter(args, kwargs):
             return await function(*args, **kwargs)
 
     @functools.wraps(function)
@@ -43,7 +53,7 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
 
     @functools.wraps(function)
     async def async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
-        scope, inner = enter(args, kwargs), function(*args, **kwargs)
+        scope, inner = await aenter(args, kwargs), function(*args, **kwargs)
         step: Callable[[], Any] = functools.partial(inner.asend, None)
         try:
             while True:

@@ -48,6 +48,11 @@ def test_a_block_without_an_end_says_so() -> None:
     assert "Until it is reset." in str(refusal)
 
 
+def test_it_tells_how_many_probes_there_will_be() -> None:
+    several = block("session:s", for_s=60).model_copy(update={"probes": 3})
+    assert "UTC, then 3 probes. To release it now" in str(Blocked(several))
+
+
 def test_a_budgets_block_ends_with_its_period_and_promises_no_probe() -> None:
     end_ns = int(UNTIL.timestamp()) * 10**9
     refusal = Blocked(block("user:u", rule="budget.user/daily", message="", expires_at_ns=end_ns, lapses=True))

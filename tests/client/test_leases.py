@@ -198,6 +198,32 @@ def test_an_event_loop_does_not_wait_for_the_fleet() -> None:
     assert guard.counters.probes == 1
 
 
+def test_nor_does_a_coroutine_that_is_decorated() -> None:
+    threads = set()
+
+    class Watched(Fleet):
+        def take(self, lease: str, breakers: Sequence[Breaker], lease_s: float) -> Denied | None:
+            threads.add(threading.current_thread())
+            return super().take(lease, breakers, lease_s)
+
+    guard = Guard(MemorySubscriber(expired("session:s"), expired("session:t")), mode="enforce", leases=Watched())
+
+    @guard.protect(session="s")
+    async def once() -> bool:
+        return bool(guard.check())
+
+    @guard.protect(session="t")
+    async def several() -> Any:
+        yield bool(guard.check())
+
+    async def main() -> list[bool]:
+        return [await once(), *[one async for one in several()]]
+
+    assert asyncio.run(main()) == [True, True]
+    assert threading.main_thread() not in threads
+    assert guard.counters.probes == 2
+
+
 @pytest.mark.parametrize("where", ["http://127.0.0.1", "sqlite:///books"])
 def test_an_address_without_leases_is_an_error_at_once(where: str) -> None:
     with pytest.raises(ValueError, match="redis://"):
