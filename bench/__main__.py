@@ -10,6 +10,7 @@ PARTS = {
     "core": "the core's step, its state, and parsing a packed call",
     "guard": "the client's check, and what importing it costs",
     "local": "the local host's step beside what other loop detectors do in the agent's process",
+    "proxy": "what the proxy adds to a call and to a stream",
     "ledger": "strict budgets: reserve and settle, in Redis and in SQLite",
     "fingerprint": "how two texts are told equal or alike",
     "ingest": "OTLP bytes to calls",
