@@ -39,13 +39,6 @@ COUNTERS: Final[Mapping[str, str]] = {
     "refused_orders": "orders about budgets that hold for nobody of that name, or that came twice",
     "redelivered_charges": "charges that Kafka delivered again; they change nothing",
     "unstorable_sessions": "sessions that could not be stored; they start afresh",
-    "reports": "reports of Guards about themselves",
-    "reports_again": "such that came twice; they change nothing",
-    "reports_lost": "such that are missing between those that came",
-    "guarded_calls": "model calls that Guards let through, as they report",
-    "guard_blocked": "calls that Guards refused, as they report, every attempt of every agent",
-    "guard_would_block": "calls that they would have refused, were it enforced",
-    "guard_dropped_spans": "spans that agents' processes could not send, as they report",
     "untold_decisions": "open decisions that are left out of snapshots, for want of room",
     "dropped_streams": "clients of the decision stream that did not keep up and have to connect again",
 }
@@ -53,6 +46,9 @@ COUNTERS: Final[Mapping[str, str]] = {
 
 FAMILIES: Final[Mapping[str, str]] = {
     "detections": "detections, by rule",
+    "guards": "what Guards report: `calls` that they let through, `blocked` and `would_block`, each attempt of each agent, "
+    "`nudged`, `probes`, tools `denied`, `errors` of their own, `unsigned` records ignored, `spans_dropped` by their processes; "
+    "`reports`, such that came twice (`reports_again`), and such that are missing between others (`reports_lost`)",
     "ingest": "spans that made no call, by reason; repairs; calls without usage (`usage_estimated`) or a price (`unpriced`); "
     "log records with the content of a span (`logs_joined`), and those without use; reports of Guards that are none "
     "(`reports_unreadable`)",

@@ -53,8 +53,8 @@ class Told(Record):
     """Model calls that were let through and have ended."""
     refusals: tuple[Refused, ...] = ()
     """Of `global:*`: what was refused."""
-    spans_dropped: int = 0
-    """Of `global:*`: spans that could not be sent."""
+    counts: dict[str, int] = Field(default_factory=dict)
+    """Of `global:*`: what else a Guard counts, by the names under which hosts count it."""
 
 
 class Charge(Record):

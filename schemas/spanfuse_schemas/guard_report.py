@@ -58,8 +58,12 @@ class GuardReport(Record):
     """Checks answered with a nudge."""
     probes: int = Field(default=0, ge=0, lt=MOST)
     """Calls let through a half-open breaker."""
+    denied: int = Field(default=0, ge=0, lt=MOST)
+    """Executions of tools refused."""
     errors: int = Field(default=0, ge=0, lt=MOST)
     """Failures inside the Guard; such a call passes."""
+    unsigned: int = Field(default=0, ge=0, lt=MOST)
+    """Records of the control topic that were ignored, since nobody whom the Guard trusts has signed them."""
     spans_dropped: int = Field(default=0, ge=0, lt=MOST)
     """Spans of the process that could not be sent."""
     state: str = ""

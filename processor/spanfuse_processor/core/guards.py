@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from typing import Final
 
 from spanfuse_schemas.charge import Told
 from spanfuse_schemas.guard_report import GuardReport
+
+COUNTED: Final = ("nudged", "probes", "denied", "errors", "unsigned", "spans_dropped")
+"""Counts of a report that hosts add up."""
 
 
 def told_of(report: GuardReport) -> Iterator[tuple[str, Told]]:
@@ -21,4 +25,5 @@ def told_of(report: GuardReport) -> Iterator[tuple[str, Told]]:
     for scope, number in calls.items():
         yield scope, told(calls=number)
     number = report.checks + sum(made.calls for made in report.calls)
-    yield "global:*", told(calls=number, refusals=report.refusals, spans_dropped=report.spans_dropped)
+    counts = {f"guards/{name}": n for name in COUNTED if (n := getattr(report, name))}
+    yield "global:*", told(calls=number, refusals=report.refusals, counts=counts)

@@ -111,9 +111,9 @@ def test_a_report_that_comes_twice_counts_once_and_a_lost_one_is_missed() -> Non
     one, two, five = (told(10, at=5, seq=seq, source="x") for seq in (1, 2, 5))
     counts = [scope.take(charge("global:*", at=5, calls=0, told=t)).reports for t in ((one,), (one, two), (five,))]
     assert [dict(+c) for c in counts] == [
-        {"reports": 1, "guarded_calls": 10},
-        {"reports_again": 1, "reports": 1, "guarded_calls": 10},
-        {"reports": 1, "reports_lost": 2, "guarded_calls": 10},
+        {"guards/reports": 1, "guards/calls": 10},
+        {"guards/reports_again": 1, "guards/reports": 1, "guards/calls": 10},
+        {"guards/reports": 1, "guards/reports_lost": 2, "guards/calls": 10},
     ]
     assert sum(scope.state.coverage.told.values()) == 30
 
@@ -139,7 +139,7 @@ def test_what_was_refused_is_kept_by_key() -> None:
     scope = Scope("global:*")
     asked = [Refused(key=f"session:{i}", rule="cycle", blocked=i + 1) for i in range(MAX_KEYS + 10)]
     counts = scope.take(charge("global:*", at=1, calls=0, told=(told(refusals=tuple(asked)),))).reports
-    assert counts["guard_blocked"] == sum(one.blocked for one in asked)
+    assert counts["guards/blocked"] == sum(one.blocked for one in asked)
     kept = scope.state.coverage.refused
     assert len(kept) == MAX_KEYS
     assert kept[f"session:{MAX_KEYS + 9}"] == ["cycle", MAX_KEYS + 10, 0]

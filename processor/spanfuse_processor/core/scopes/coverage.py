@@ -113,22 +113,20 @@ class Coverage:
         if len(self.sources) > MAX_SOURCES:
             del self.sources[next(iter(self.sources))]
         if known is not None and told.seq <= known:
-            self.counts["reports_again"] += 1
+            self.counts["guards/reports_again"] += 1
             return False
-        self.counts["reports"] += 1
+        self.counts["guards/reports"] += 1
         if known is not None:
-            self.counts["reports_lost"] += told.seq - known - 1
+            self.counts["guards/reports_lost"] += told.seq - known - 1
         return True
 
     def _take(self, told: Told, oldest: int) -> None:
         for step, calls in spread(told):
             if step >= oldest:
                 self.told[step] = self.told.get(step, 0) + calls
-        self.counts["guarded_calls"] += told.calls
-        self.counts["guard_dropped_spans"] += told.spans_dropped
+        self.counts.update({"guards/calls": told.calls, **told.counts})
         for one in told.refusals:
-            self.counts["guard_blocked"] += one.blocked
-            self.counts["guard_would_block"] += one.would_block
+            self.counts.update({"guards/blocked": one.blocked, "guards/would_block": one.would_block})
             self._refuse(one)
 
     def _refuse(self, one: Refused) -> None:

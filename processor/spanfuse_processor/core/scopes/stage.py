@@ -93,7 +93,7 @@ class ScopeStage:
                 if decision is not None:
                     out.decisions.append(decision)
             if charge.told and kind == "global":
-                out.reports.update(state.coverage.counts)
+                out.reports.update(+state.coverage.counts)
         return out
 
     def carry_out(self, orders: Iterable[BudgetOrder], load: Callable[[str], ScopeState | None]) -> ScopeOutcome:

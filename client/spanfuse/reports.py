@@ -1,0 +1,217 @@
+"""What a Guard tells the server of itself: one small record every few seconds, of what has changed, however much that is.
+
+The server compares the calls told of with those whose spans it sees (coverage), and shows what Guards have refused. Each record
+has a source and a number: one that is sent again, because nobody knows whether it arrived, counts once, and one that is lost
+is missed. What cannot be sent yet waits in counters, which do not grow.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Final
+from weakref import WeakSet
+
+from spanfuse import road
+from spanfuse.counters import SPANS_DROPPED, Counters, Tally
+from spanfuse.report_record import request_of
+
+if TYPE_CHECKING:
+    from spanfuse.guard import Guard
+    from spanfuse.model_call import ModelCall
+
+INTERVAL_S: Final = 5.0
+"""Time between two reports, seconds: short against the window of coverage, long against the cost of a request."""
+MAX_INTERVAL_S: Final = 60.0
+"""The same while the receiver is away."""
+SEND_S: Final = 3.0
+"""Longest time that sending one may take, seconds."""
+EXIT_S: Final = 2.0
+"""Longest time that the last ones may take when the process exits, seconds."""
+MAX_NAMES: Final = 100
+"""Agents, by team, of one report; calls of further ones count for all together alone."""
+_TOTALS: Final = ("nudged", "probes", "denied", "errors", "unsigned")
+_NOTHING: Final = Counters().snapshot()
+
+log = logging.getLogger("spanfuse")
+_reporters: WeakSet[Reporter] = WeakSet()
+_drops_told = Tally()
+
+
+class Reporter:
+    """Reports what one Guard does, from a daemon thread, once there is somewhere to report to. A listener of the Guard
+    (`Guard.listen`), which hears of calls as they begin and end.
+
+    Args:
+        guard: whose counters, state and age are told.
+        report_to: see `spanfuse.road.where`.
+        interval_s: between two reports, seconds.
+    """
+
+    def __init__(self, guard: Guard, report_to: str | None = None, interval_s: float = INTERVAL_S) -> None:
+        self._guard = guard
+        self._asked = report_to
+        self._interval_s = interval_s
+        self.trouble = ""
+        """Why the last report was not taken: `away` or `refused`; empty: it was."""
+        self._begin()
+        _reporters.add(self)
+        road.waiting.add(self)
+
+    def _begin(self) -> None:
+        """Of this process nothing has been told yet."""
+        self._lock, self._sending, self._stop = threading.Lock(), threading.Lock(), threading.Event()
+        self._thread: threading.Thread | None = None
+        self._transport: road.Transport | None = None
+        self._source = uuid.uuid4().hex[:16]
+        self._seq = 0
+        self._calls: dict[tuple[str, str], int] = {}
+        self._by_calls = False
+        self._told, self._told_state = _NOTHING, ""
+        self._since_ns = time.time_ns()
+        self._pending: dict[str, Any] | None = None
+
+    def start(self) -> None:
+        """Begin, if there is somewhere to report to; never fails, and returns at once."""
+        if self._thread is not None or self._guard.disabled or self._guard.state == "closed":
+            return
+        try:
+            with self._lock:
+                self._open()
+                if self._transport is not None and self._thread is None:
+                    thread = threading.Thread(
+                        target=self._run, args=(self._stop,), name="spanfuse-reports", daemon=True
+                    )
+                    thread.start()
+                    self._thread = thread
+        except Exception:
+            self._asked = road.OFF  # said once
+            log.warning("nothing is reported to spanfuse", exc_info=True)
+
+    def _open(self) -> None:
+        if self._transport is None and (to := road.where(self._asked)) is not None:
+            self._transport = road.transport(to)
+
+    def began(self, call: ModelCall) -> None:
+        """A call was admitted."""
+        self._by_calls = True
+        self.start()
+
+    def ended(self, call: ModelCall) -> None:
+        """It is over, as its span is: only now can the two be compared."""
+        who = call.who
+        key = who.agent or "", who.team or ""
+        with self._lock:
+            if key not in self._calls and len(self._calls) >= MAX_NAMES:
+                key = "", ""
+            self._calls[key] = self._calls.get(key, 0) + 1
+
+    def flush(self, timeout_s: float = EXIT_S) -> bool:
+        """Report now, as before a serverless function is frozen; whether all was taken, within the time, seconds."""
+        self.start()
+        if self._transport is None:
+            return True
+        deadline = time.monotonic() + timeout_s
+        # One that still waits, and what has come since.
+        return all(self._turn(max(0.05, deadline - time.monotonic())) for _ in range(2))
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Report once more, and end the thread."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            stop, self._stop = self._stop, threading.Event()
+        if thread is None:
+            return
+        stop.set()
+        self._turn(timeout_s)
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            transport.close()
+        thread.join(timeout_s)
+
+    def _run(self, stop: threading.Event) -> None:
+        pause_s = self._interval_s
+        while not stop.wait(pause_s):
+            taken = self._turn(SEND_S)
+            pause_s = self._interval_s if taken else min(pause_s * 2, MAX_INTERVAL_S)
+
+    def _turn(self, timeout_s: float) -> bool:
+        """Send the report that waits, else one of what has changed since; whether nothing waits any more."""
+        transport = self._transport
+        if transport is None or not self._sending.acquire(timeout=timeout_s):
+            return False
+        try:
+            if self._pending is None:
+                self._pending = self._collected()
+            if self._pending is None:
+                return True
+            return self._sent(transport.send(request_of(self._pending), timeout_s))
+        except Exception:
+            self._pending = None  # it can never be sent
+            log.warning("a report to spanfuse could not be made", exc_info=True)
+            return True
+        finally:
+            self._sending.release()
+
+    def _sent(self, outcome: road.Outcome) -> bool:
+        if outcome == "taken":
+            self._pending, self.trouble = None, ""
+            return True
+        if not self.trouble:
+            log.warning("reports to spanfuse are not taken, the receiver is %s; this is said once", outcome)
+        self.trouble = outcome
+        if outcome == "refused":
+            self._pending = None
+        return False
+
+    def _collected(self) -> dict[str, Any] | None:
+        """What has changed; none: nothing has."""
+        counts, state, now_ns = self._guard.counters, self._guard.state, time.time_ns()
+        with self._lock:
+            calls, self._calls = self._calls, {}
+        totals = {name: getattr(counts, name) - getattr(self._told, name) for name in _TOTALS}
+        passed = counts.allowed - self._told.allowed
+        report = {
+            "checks": 0 if self._by_calls else passed,
+            "calls": [{"agent": agent, "team": team, "calls": n} for (agent, team), n in calls.items()],
+            **totals,
+            "refusals": [
+                {"key": key, "rule": rule, "blocked": blocked, "would_block": would}
+                for (key, rule), (blocked, would) in self._guard._counters.take_refusals().items()
+            ],
+            "spans_dropped": _new_drops(),
+        }
+        if not any(report.values()) and state == self._told_state:
+            return None
+        self._seq += 1
+        head = {"source": self._source, "seq": self._seq, "since_ns": self._since_ns, "until_ns": now_ns}
+        self._told, self._told_state, self._since_ns = counts, state, now_ns
+        return head | report | {"state": state, "age_s": self._guard.age_s or 0.0}
+
+
+def _new_drops() -> int:
+    """Spans of this process whose loss no Guard has told of."""
+    new = SPANS_DROPPED.value - _drops_told.value
+    _drops_told.add(new)
+    return new
+
+
+def _last() -> None:
+    deadline = time.monotonic() + EXIT_S
+    for reporter in list(_reporters):
+        if reporter._thread is not None:
+            reporter.flush(max(0.05, deadline - time.monotonic()))
+
+
+def _after_fork() -> None:
+    for reporter in list(_reporters):
+        reporter._begin()
+
+
+atexit.register(_last)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
