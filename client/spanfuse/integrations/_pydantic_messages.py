@@ -1,4 +1,4 @@
-"""Pydantic AI's messages in the form of OpenAI's chat, which the Guard reads; by their attributes, nothing of it is imported."""
+"""Pydantic AI's messages in the form of OpenAI's chat, which the Guard reads. By attributes: nothing of it is imported."""
 
 from __future__ import annotations
 
