@@ -82,6 +82,8 @@ def test_what_a_host_decides_is_obeyed_with_the_key_and_with_none_and_ignored_wi
     wait_until(lambda: all(is_blocked(guard, session=name) for guard in able))
     wait_until(lambda: stranger.counters.unsigned > 0)
     assert is_blocked(stranger, session=name) is None
+    wait_until(lambda: all(guard._feed.policy for guard in able), what="the policy is signed as well")
+    assert stranger._feed.policy is None
     deployment.spanfuse("reset", f"session:{name}")
     wait_until(lambda: not any(is_blocked(guard, session=name) for guard in guards))
     assert [guard.counters.unsigned for guard in able] == [0, 0, 0]
