@@ -14,6 +14,7 @@ import pytest
 import redis
 
 from spanfuse import Guard
+from spanfuse.leases import Breaker, leases_at
 from spanfuse.ledger import Amounts, Ledger, RedisLedger, connect
 from spanfuse.over_budget import OverBudget
 from spanfuse.testing import MemorySubscriber
@@ -80,6 +81,19 @@ def test_on_a_cluster_it_can_be_awaited(cluster: str) -> None:
 
     asyncio.run(spend())
     assert books(ledger) == (0.3, 0)
+
+
+def test_on_a_cluster_leases_of_several_breakers_lie_in_one_slot_whatever_their_keys(cluster: str) -> None:
+    leases = leases_at(f"{cluster}?cluster=1&tenant=leases&timeout_ms=5000", None)
+    assert leases is not None
+    both = Breaker("session:{of} a \udcff", 1, 1), Breaker("agent:a", 7, 1)
+    assert leases.take("first", both, 60) is None
+    assert leases.take("first", both, 60) is None, "asked again, as after an answer that was lost"
+    denied = leases.take("second", both[::-1], 60)
+    assert denied is not None
+    assert (denied.nth, 50 < denied.wait_s <= 60) == (0, True)
+    leases.give_back("first", both)
+    assert leases.take("second", both, 60) is None
 
 
 def test_a_script_that_was_flushed_is_loaded_again(ledger: RedisLedger, redis_service: RedisService) -> None:
