@@ -47,7 +47,7 @@ COUNTERS: Final[Mapping[str, str]] = {
 FAMILIES: Final[Mapping[str, str]] = {
     "detections": "detections, by rule",
     "guards": "what Guards report: `calls` that they let through, `blocked` and `would_block`, each attempt of each agent, "
-    "`nudged`, `probes`, tools `denied`, `errors` of their own, `unsigned` records ignored, `spans_dropped` by their processes; "
+    "`nudged`, `probes`, tools `denied`, `errors` of their own, `unsigned` records ignored, `spans_dropped` by processes; "
     "`reports`, such that came twice (`reports_again`), and such that are missing between others (`reports_lost`)",
     "ingest": "spans that made no call, by reason; repairs; calls without usage (`usage_estimated`) or a price (`unpriced`); "
     "log records with the content of a span (`logs_joined`), and those without use; reports of Guards that are none "
