@@ -244,6 +244,7 @@ class Guard(Checks):
     def close(self) -> None:
         """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
         self._feed.close()
+        self._judge.probes.close()
         if self.purse is not None:
             self.purse.close()
 

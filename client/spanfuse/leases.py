@@ -53,7 +53,7 @@ class Denied(NamedTuple):
 
 
 class Leases(Protocol):
-    """Gives out leases to a fleet. Both methods may raise anything where nobody answers: then each process is by itself."""
+    """Gives out leases to a fleet. It may raise anything where nobody answers: then each process is by itself."""
 
     def take(self, lease: str, breakers: Sequence[Breaker], lease_s: float) -> Denied | None:
         """Take a lease of all these breakers, or of none.
@@ -67,16 +67,20 @@ class Leases(Protocol):
     def give_back(self, lease: str, breakers: Sequence[Breaker]) -> None:
         """Give a lease back, for a call that was not made."""
 
+    def close(self) -> None:
+        """Let go of connections until they are needed again."""
+
 
 class RedisLeases:
     """Leases beside the books of a ledger: over its connections, for its tenant, and within its time-out.
 
     Args:
         store: where the books are.
+        owned: it is nobody else's.
     """
 
-    def __init__(self, store: RedisStore) -> None:
-        self._store = store
+    def __init__(self, store: RedisStore, *, owned: bool = False) -> None:
+        self._store, self._owned = store, owned
 
     def take(self, lease: str, breakers: Sequence[Breaker], lease_s: float) -> Denied | None:
         limits = (b.probes for b in breakers)
@@ -86,6 +90,10 @@ class RedisLeases:
 
     def give_back(self, lease: str, breakers: Sequence[Breaker]) -> None:
         self._store.evaluate(RELEASE, self._keys(breakers), (lease,))
+
+    def close(self) -> None:
+        if self._owned:
+            self._store.close()
 
     def _keys(self, breakers: Sequence[Breaker]) -> list[bytes]:
         return [self._store.named(f"lease:{b.epoch}:{b.key}").encode("utf-8", "surrogatepass") for b in breakers]
@@ -109,7 +117,7 @@ def leases_at(where: Leases | str | None, ledger: Ledger | None) -> Leases | Non
         return where
     store = getattr(connect(where) if where else ledger, "store", None)
     if isinstance(store, RedisStore):
-        return RedisLeases(store)
+        return RedisLeases(store, owned=bool(where))
     if where:
         raise ValueError("leases are at redis://, rediss:// or unix://")
     return None

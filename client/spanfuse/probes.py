@@ -61,6 +61,11 @@ class Probes:
         """The lock may have been held by a thread that does not exist in this process."""
         self._lock = threading.Lock()
 
+    def close(self) -> None:
+        """Let go of connections; they are made again when they are needed."""
+        if self._leases is not None:
+            self._leases.close()
+
     def ask_fleet(self, binding: Iterable[Entry]) -> bool:
         """Whether to take a probe of these means to ask the fleet, and so to wait for it.
 
@@ -91,7 +96,7 @@ class Probes:
                 return denied + refused, False
             free = tuple(e for e in wanted if e not in denied)
             if free:
-                _grant(Lease(name, call, now_s + self._lease_s, free, shared))
+                _grant(Lease(name, call, now_s + self._lease_s, free, shared), now_s)
         return denied, bool(free)
 
     def _of_fleet(self, name: str, binding: list[Entry], now_s: float) -> tuple[list[Entry], tuple[Breaker, ...]]:
@@ -114,7 +119,7 @@ class Probes:
                 denying = binding[found.nth]
                 denying.full_until_s = now_s + min(found.wait_s, ASK_AGAIN_S)
                 return [denying], ()
-        return [e for e in binding if e.leases], ()
+        return [e for e in binding if e.under_way(now_s)], ()
 
     def _lose(self, error: Exception, now_s: float) -> None:
         """One line for each outage."""
@@ -144,8 +149,8 @@ class Probes:
             log.info("a lease was not given back, it ends by itself: %s", error)
 
 
-def _grant(lease: Lease) -> None:
+def _grant(lease: Lease, now_s: float) -> None:
     for entry in lease.entries:
-        entry.leases = (*entry.leases, lease)
+        entry.leases = (*entry.under_way(now_s), lease)
     if lease.call is not None:
         lease.call.leases = (*lease.call.leases, lease)

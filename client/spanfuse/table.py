@@ -35,14 +35,17 @@ class Entry:
         self.full_until_s = float("-inf")
         """Until when the fleet has no room for another probe, by the clock that never goes back."""
 
+    def under_way(self, now_s: float) -> tuple[Lease, ...]:
+        """The probes whose outcome is still waited for."""
+        return tuple(lease for lease in self.leases if now_s < lease.until_s)
+
     def full(self, now_s: float) -> bool:
-        """Whether no other probe is let through now. Forgets those whose lease is over."""
-        self.leases = tuple(lease for lease in self.leases if now_s < lease.until_s)
-        return now_s < self.full_until_s or len(self.leases) >= self.decision.probes
+        """Whether no other probe is let through now."""
+        return now_s < self.full_until_s or len(self.under_way(now_s)) >= self.decision.probes
 
     def probed_by(self, call: Call | None, now_s: float) -> bool:
         """Whether the call at hand has a probe already."""
-        return call is not None and any(lease.call is call and now_s < lease.until_s for lease in self.leases)
+        return call is not None and any(lease.call is call for lease in self.under_way(now_s))
 
     def half_open(self, now_ns: int) -> bool:
         """Whether the decision is a block that only keeps back all calls but one."""

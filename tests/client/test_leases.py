@@ -42,6 +42,9 @@ class Fleet:
         for breaker in breakers:
             self.held[breaker].discard(lease)
 
+    def close(self) -> None:
+        self.closed = True
+
 
 def expired(key: str, probes: int = 1, **settings: Any) -> Decision:
     return block(key, expires_at_ns=0, **settings).model_copy(update={"probes": probes})

@@ -141,6 +141,20 @@ def test_leases_leave_nothing_behind(redis_service: RedisService, address: str) 
     wait_until(lambda: not list(redis.scan_iter(f"spanfuse:{{{tenant}}}:*")))
 
 
+def test_a_closed_guard_leaves_no_connection_behind(redis_service: RedisService, address: str) -> None:
+    redis = pytest.importorskip("redis").Redis.from_url(redis_service.url)
+
+    def connections() -> int:
+        return len(redis.client_list())
+
+    before = connections()
+    for n in range(20):
+        with guard_of(address, expired(f"session:{n}")) as guard:
+            assert is_blocked(guard, session=str(n)) is None
+    wait_until(lambda: connections() <= before)
+    assert is_blocked(guard, session="19"), "what was known holds"
+
+
 def test_redis_may_go_away_and_come_back(redis_service: RedisService) -> None:
     """Without it each process lets one probe through; with it the fleet does again."""
     address = f"{redis_service.url}?tenant=leases-{time.time_ns()}&timeout_ms=500"
