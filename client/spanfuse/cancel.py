@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 import weakref
@@ -103,6 +102,8 @@ class CancelToken:
 
     async def wait(self) -> str:
         """Wait until it is cancelled; why. The event loop goes on meanwhile."""
+        import asyncio  # Not for those who only import the client.
+
         loop = asyncio.get_running_loop()
         told = asyncio.Event()
 

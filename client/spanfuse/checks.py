@@ -53,6 +53,8 @@ class Checks:
         self._may_close = self._fail_mode.may_close
         self._local: Mapping[str | None, Entry] = {}
         """What this process has decided about its own sessions."""
+        self._cancelled: Mapping[str | None, Entry] = {}
+        """Those that it has cancelled."""
         self._new_counters()
 
     def _new_counters(self) -> None:
@@ -121,6 +123,7 @@ class Checks:
             if (
                 session in view.session
                 or session in self._local
+                or session in self._cancelled
                 or agent in view.agent
                 or user in view.user
                 or team in view.team
@@ -181,6 +184,7 @@ class Checks:
         found = (
             view.session.get(who.session),
             self._local.get(who.session),
+            self._cancelled.get(who.session),
             view.trace.get(who.trace),
             view.agent.get(who.agent),
             view.user.get(who.user),

@@ -81,6 +81,9 @@ class Feed:
     def replace(self, decisions: Iterable[Decision]) -> None:
         """The whole present."""
         self.table.replace(decisions)
+        if self.told is not None:
+            for decision in self.table.decisions():
+                self.told(decision)
         self.alive()
         self._ready.set()
 

@@ -6,14 +6,18 @@ import logging
 import os
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
+from spanfuse import context, progress
 from spanfuse.availability import OnUnavailable
+from spanfuse.budget_warnings import FRACTIONS, BudgetWarning, BudgetWarnings
+from spanfuse.cancel import Cancels, CancelToken
 from spanfuse.caps import Caps, Spent
 from spanfuse.checks import Checks
 from spanfuse.context import Session
+from spanfuse.context_pressure import TIERS, ContextPressure, ContextWatch, Window
 from spanfuse.counters import Counts
 from spanfuse.feed import Feed, FeedState
 from spanfuse.judge import Judge, Mode
@@ -115,14 +119,16 @@ class Guard(Checks):
             now_ns,
         )
         self.caps: Final = Caps(now_ns, monotonic)
+        self.cancels: Final = Cancels(decided, monotonic)
+        self._cancelled = self.cancels.held
         self.pricing: Final = Pricing(price, self._definitions)
         self.admission: Final = Admission(self)
-        self._listeners: list[object] = []
+        self._listeners: list[object] = [self.cancels]
         self.tools: Final = tools or ToolPolicy()
         self.local: Final = None if local is False or self.disabled else self._hosted(local)
         self._obeys = local is True
         """Whether the local host takes the server's policy."""
-        self._feed.governed = self._govern
+        self._feed.governed, self._feed.told = self._govern, self._told
         _guards.add(self)
 
     def _hosted(self, local: Policy | Mapping[str, Any] | bool) -> LocalHost:
@@ -130,8 +136,17 @@ class Guard(Checks):
 
         host = LocalHost(policy_of(local), self.caps.forget)
         self.listen(host)
-        self._local, self._feed.told, self.pricing.listed = host.held, host.follow, host.price
+        self._local, self.pricing.listed = host.held, host.price
         return host
+
+    def _told(self, decision: Decision) -> None:
+        """A decision has arrived."""
+        try:
+            self.cancels.seen(decision)
+            if self.local is not None:
+                self.local.follow(decision)
+        except Exception:
+            self.failed()
 
     def _govern(self, notice: PolicyNotice) -> None:
         """The operators have changed the rules."""
@@ -245,6 +260,7 @@ class Guard(Checks):
         """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
         self._feed.close()
         self._judge.probes.close()
+        self.cancels.close()
         if self.purse is not None:
             self.purse.close()
 
@@ -278,7 +294,8 @@ class Guard(Checks):
             trace: trace id.
             budget_usd: no call is let through once this is spent, USD; what is in flight counts by its estimate.
             max_steps: model calls that are let through.
-            deadline_s: time from now, or from when the session was first heard of, after which none is, seconds.
+            deadline_s: time from now, or from when the session was first heard of, after which none is, seconds; then its
+                `cancel_token` is cancelled, too.
 
         Raises:
             ValueError: a cap without a session, or one that is negative or no number.
@@ -286,7 +303,63 @@ class Guard(Checks):
         names = Session(session, agent=agent, user=user, team=team, trace=trace)
         if budget_usd is not None or max_steps is not None or deadline_s is not None:
             self.caps.set(names.named(), budget_usd, max_steps, deadline_s)
+            if deadline_s is not None and (at_s := self.caps.spent(names.named()).deadline) is not None:
+                self.cancels.deadline(names.named(), at_s)
         return names
+
+    def cancel(self, session: object = None, reason: str = "") -> None:
+        """Stop a session in this process; default: the session at hand. Its token is cancelled, its calls are refused, until an
+        operator resets it.
+
+        Args:
+            reason: why, for people.
+        """
+        self.cancels.cancel(Session(session).named(), reason)
+
+    def cancel_token(self, session: object = None) -> CancelToken:
+        """By what work in progress learns that its session, or the one at hand, is stopped: by a block, a cap, its deadline, or
+        `cancel`. One that asks after that is given a token that is cancelled already.
+
+        Raises:
+            ValueError: no session is named.
+        """
+        who = context.whose({"session": session})
+        return self.cancels.token(Session(session).named(), who, [entry.decision for entry in self._entries(who)])
+
+    def progress(self, count: int, session: object = None) -> None:
+        """Say what the session, or the one at hand, has achieved so far, as a count that only grows: rules on repetition take
+        it for proof that the agent gets on. It goes with the spans and calls that begin from then on."""
+        try:
+            progress.say(Session(session).named(), count)
+        except Exception:
+            self.failed()
+
+    def on_budget(self, callback: Callable[[BudgetWarning], object], fractions: Iterable[float] = FRACTIONS) -> None:
+        """Call a function when of a cap of a session, or of a strict budget, so little is left: once for each fraction, account
+        and period, after the call that has used it, in its thread.
+
+        Args:
+            fractions: shares of the limit that are left.
+
+        Raises:
+            ValueError: a fraction is not between 0 and 1.
+        """
+        self.listen(BudgetWarnings(callback, fractions, self.caps.spent))
+
+    def on_context(
+        self, window: Window, callback: Callable[[ContextPressure], object], at: Mapping[str, float] = TIERS
+    ) -> None:
+        """Call a function when a conversation comes to another share of the model's context window, in the thread of the call:
+        before it, by an estimate, or after it, by what the provider has counted.
+
+        Args:
+            window: the window, tokens; by model; or a function of the model.
+            at: name of the tier → share from which it begins.
+
+        Raises:
+            ValueError: a share is not above 0 and up to 1.
+        """
+        self.listen(ContextWatch(callback, window, at))
 
     def spent(self, session: object = None) -> Spent:
         """What a session has used in this process, as far as its calls were made with `call`; default: the session at hand."""
@@ -405,6 +478,7 @@ class Guard(Checks):
     def _after_fork(self) -> None:
         self._new_counters()
         self.caps.after_fork()
+        self.tell("after_fork")
         if self.local is not None:
             self.local.after_fork()
         self.tools.after_fork()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from spanfuse import context, road
+from spanfuse import context, progress, road
 from spanfuse.context import IDENTITY
 from spanfuse.counters import SPANS_DROPPED
 from spanfuse.fingerprints import AT_HAND
@@ -61,7 +61,7 @@ class ContextSpanProcessor(SpanProcessor):
         context.trace_source = current_trace
 
     def on_start(self, span: Span, parent_context: Context | None = None) -> None:
-        """Name the span's session, agent, user and team."""
+        """Name the span's session, agent, user and team, and what its agent says that it has achieved."""
         try:
             own = span.attributes or {}
             inherited = _attributes_of(trace.get_current_span(parent_context))
@@ -72,6 +72,9 @@ class ContextSpanProcessor(SpanProcessor):
                     found = value or inherited.get(key)
                     if found and key not in own:
                         span.set_attribute(key, found)
+            achieved = progress.of(str(own.get("session.id") or identity.session or inherited.get("session.id")))
+            if achieved is not None and progress.ATTRIBUTE not in own:
+                span.set_attribute(progress.ATTRIBUTE, achieved)
             at_hand = AT_HAND.get()
             if at_hand is not None:
                 span.set_attributes(at_hand.attributes)

@@ -16,7 +16,7 @@ from spanfuse.table import SCOPES
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
     from spanfuse.ledger.amounts import Amounts
-    from spanfuse.ledger.records import Hold
+    from spanfuse.ledger.records import Claim, Hold, Room
     from spanfuse_schemas import Decision
 
 
@@ -64,6 +64,11 @@ class Reservation:
         """The same, awaited."""
         if self._hold is not None:
             await self._purse.asettle(self._hold, self._who, amounts)
+
+    def accounts(self) -> list[tuple[Claim, Room]]:
+        """The accounts that it holds of, as they were before it; none while the ledger is away."""
+        hold = self._hold
+        return list(zip(hold.claims, hold.rooms, strict=False)) if hold is not None else []
 
     def _observed(self) -> Decision | None:
         hold = self._hold

@@ -6,6 +6,7 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any, Final
 
+from spanfuse import progress
 from spanfuse.failures import whose_failure
 from spanfuse.prints import call_prints, fields_of, tool_prints
 from spanfuse_schemas import Call, Tokens
@@ -84,6 +85,7 @@ def _identity(made: ModelCall | ToolCall) -> dict[str, Any]:
         "agent": who.agent or "",
         "user": who.user or "",
         "team": who.team or "",
+        "progress": progress.of(who.session),
     }
 
 
