@@ -90,7 +90,8 @@ def listen(name: str, host: str, port: int) -> socket.socket:
     refused = f"{name} cannot listen on {host}:{port}"
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        # Of this protocol by name: only then asyncio lets small answers go at once (TCP_NODELAY).
+        listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     except OSError as error:
         raise SpanfuseError(f"{refused}: {error.strerror or error}") from error
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

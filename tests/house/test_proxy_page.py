@@ -52,7 +52,7 @@ def test_the_headers_that_are_named_are_those_that_are_read() -> None:
 
 def test_the_codes_that_are_named_are_those_that_are_sent() -> None:
     told = dict(re.findall(r"\| (\d+) \| `spanfuse_(\w+)` \|", PAGE))
-    code = (PACKAGE / "handler.py").read_text() + (PACKAGE / "whose.py").read_text()
+    code = "".join((PACKAGE / f"{name}.py").read_text() for name in ("handler", "whose", "wire"))
     assert told == dict(re.findall(r'refused\(\s*(\d+), "(\w+)"', code))
 
 

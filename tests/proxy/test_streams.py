@@ -7,6 +7,7 @@ import socket
 import threading
 from typing import Any
 
+import aiohttp
 import httpx
 import pytest
 
@@ -91,7 +92,7 @@ def test_a_stream_that_breaks_off_breaks_off_for_the_client(
     with client.stream("POST", path, json=body(stream=True)) as answer, pytest.raises(httpx.RemoteProtocolError):
         answer.read()
     wait_until(lambda: heard.calls)
-    assert isinstance(heard.calls[0].error, httpx.HTTPError)
+    assert isinstance(heard.calls[0].error, aiohttp.ClientError)
     assert client.post(path, json=body()).status_code == 200
 
 

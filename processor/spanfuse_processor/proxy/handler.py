@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
-import httpx
+import aiohttp
 import orjson
 
 from spanfuse import Blocked, Guard
@@ -88,7 +88,7 @@ class Proxy:
         except Refusal as refusal:
             self.counts[f"refused_{refusal.status}"] += 1
             await client.refuse(refusal)
-        except httpx.HTTPError as error:
+        except aiohttp.ClientError as error:
             self.counts["provider_errors"] += 1
             if client.begun:  # a connection that breaks off is all that can be said by now
                 raise
@@ -147,10 +147,10 @@ class Proxy:
         try:
             async with to.ask(client.method, found.target, headers, body) as answer:
                 await pass_on(client, answer, None, None)
-        except TimeoutError:
-            if client.begun:
-                raise
-            raise refused(408, "timeout", "The request took too long to arrive.", final=False) from None
+        except aiohttp.ClientError:
+            if client.failure is not None and not client.begun:  # what was the matter with its body, if anything
+                raise client.failure from None
+            raise
 
     async def _guarded(self, client: Client, found: Route, kind: Kind, key: str | None) -> None:
         with self._room.share() as share:
@@ -161,8 +161,6 @@ class Proxy:
                 raise refused(413, "too_large", f"The request is larger than {self._max_body} bytes.") from None
             except UnavailableError as error:
                 raise _busy(str(error)) from None
-            except TimeoutError:
-                raise refused(408, "timeout", "The request took too long to arrive.", final=False) from None
             client.watch()
             who = whose.read(client.headers, found.names, body)
             self._join(client.headers)
@@ -216,10 +214,8 @@ def _json(data: bytes, encoding: str, limit: int) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _unreachable(error: httpx.HTTPError) -> Refusal:
-    if isinstance(error, httpx.PoolTimeout):
-        return _busy("too many requests under way")
-    if isinstance(error, httpx.TimeoutException) and not isinstance(error, httpx.ConnectTimeout):
+def _unreachable(error: aiohttp.ClientError) -> Refusal:
+    if isinstance(error, aiohttp.ServerTimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return refused(504, "provider_timeout", "The provider did not answer in time.", final=False)
     return refused(
         502, "provider_unreachable", f"The provider cannot be reached: {error or type(error).__name__}", final=False

@@ -63,6 +63,8 @@ class ProxyServer:
             SpanfuseError: the address cannot be bound.
         """
         await asyncio.to_thread(self._guard.wait_ready, READY_S)
+        for upstream in self._upstreams.values():
+            await upstream.open()
         self.port = await self._server.start()
         self.app.ready = True
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import ssl
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 from urllib.parse import urlsplit
 
+import aiohttp
 import httpx
+from multidict import CIMultiDict
+from yarl import URL
 
 from spanfuse_processor.proxy.headers import Headers
 
 CONNECT_TIMEOUT_S: Final = 10.0
-WRITE_TIMEOUT_S: Final = 60.0
-"""How long the provider may take no more of a request, seconds."""
-KEPT_CONNECTIONS: Final = 100
-"""Connections kept open for later requests, for each provider."""
 KEPT_S: Final = 30.0
-"""How long an idle one is kept, seconds: less than servers and what stands before them usually do."""
+"""How long an idle connection is kept, seconds: less than servers and what stands before them usually do."""
+MAX_HEADER_BYTES: Final = 64 * 1024
+"""The largest header of an answer, bytes."""
+
+_OURS_ALONE: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
+"""What the client would add where a request has none."""
 
 
 class Answer:
@@ -29,23 +34,22 @@ class Answer:
         headers: as they came.
     """
 
-    def __init__(self, response: httpx.Response) -> None:
-        self.status = response.status_code
-        self.headers: Headers = list(response.headers.raw)
-        self._stream = response.stream
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.status = response.status
+        self.headers: Headers = list(response.raw_headers)
+        self._content = response.content
 
     def header(self, name: bytes) -> str:
         """The value of a header; empty if there is none."""
         return next((value.decode("latin-1") for key, value in self.headers if key.lower() == name), "")
 
     def pieces(self) -> AsyncIterator[bytes]:
-        """The body as it comes, and as it is encoded.
+        """The body as it comes, and as it is encoded; no more of it is read ahead than some 128 KiB.
 
         Raises:
-            httpx.HTTPError: it broke off, or nothing came for too long.
+            aiohttp.ClientError: it broke off, or nothing came for too long.
         """
-        assert isinstance(self._stream, httpx.AsyncByteStream)
-        return self._stream.__aiter__()
+        return self._content.iter_any()
 
 
 class Upstream:
@@ -60,21 +64,24 @@ class Upstream:
 
     def __init__(self, url: str, version: str, timeout_s: float, connections: int) -> None:
         base = urlsplit(url)
-        self._scheme, self._host, self._port = base.scheme, base.hostname or "", base.port
-        self._path = f"{base.path.rstrip('/')}{version}"
         self.host = base.netloc.rpartition("@")[2].encode()
-        limits = httpx.Limits(
-            max_connections=connections, max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEPT_S
+        self._base = f"{base.scheme}://{base.netloc}{base.path.rstrip('/')}{version}/"
+        self._proxy = _proxy(base.scheme, base.hostname or "")
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=timeout_s)
+        self._connections = connections
+        self._session: aiohttp.ClientSession | None = None
+
+    async def open(self) -> None:
+        """Be ready for requests of the running event loop."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._connections, keepalive_timeout=KEPT_S, ssl=self._tls()),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            skip_auto_headers=_OURS_ALONE,
+            auto_decompress=False,
+            timeout=self._timeout,
+            max_line_size=MAX_HEADER_BYTES,
+            max_field_size=MAX_HEADER_BYTES,
         )
-        self._transport = httpx.AsyncHTTPTransport(limits=limits, proxy=_proxy(base.scheme, base.hostname or ""))
-        self._extensions = {
-            "timeout": {
-                "connect": CONNECT_TIMEOUT_S,
-                "read": timeout_s,
-                "write": WRITE_TIMEOUT_S,
-                "pool": CONNECT_TIMEOUT_S,
-            }
-        }
 
     @asynccontextmanager
     async def ask(
@@ -90,24 +97,40 @@ class Upstream:
             body: of the request.
 
         Raises:
-            httpx.HTTPError: the provider cannot be reached, or does not answer.
+            aiohttp.ClientError: the provider cannot be reached, or does not answer.
         """
-        url = httpx.URL(
-            scheme=self._scheme, host=self._host, port=self._port, raw_path=f"{self._path}/{target}".encode("latin-1")
+        assert self._session is not None
+        response = await self._session.request(
+            method,
+            URL(self._base + target, encoded=True),
+            headers=CIMultiDict((name.decode("latin-1"), _text(value)) for name, value in headers),
+            data=body,
+            proxy=self._proxy,
+            allow_redirects=False,
         )
-        request = httpx.Request(method, url, headers=headers, content=body, extensions=self._extensions)
-        response = await self._transport.handle_async_request(request)
         try:
             yield Answer(response)
         finally:
-            assert isinstance(response.stream, httpx.AsyncByteStream)
-            await response.stream.aclose()
+            response.release()
+
+    def _tls(self) -> ssl.SSLContext | bool:
+        """The authorities that are trusted: certifi's, or those of `SSL_CERT_FILE` and `SSL_CERT_DIR`."""
+        return httpx.create_ssl_context() if self._base.startswith("https:") else True
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._transport.aclose()
+        if self._session is not None:
+            await self._session.close()
 
 
 def _proxy(scheme: str, host: str) -> str | None:
     """The proxy through which a provider is reached, as the environment has it (`HTTPS_PROXY`, `NO_PROXY`)."""
     return None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(scheme)
+
+
+def _text(value: bytes) -> str:
+    """A value as text of which the client makes the same bytes again, as far as they are UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")

@@ -9,7 +9,7 @@ from typing import Any, Final
 from spanfuse_processor.otlp.inflate import TooLargeError
 from spanfuse_processor.otlp.room import Share
 from spanfuse_processor.proxy.headers import Headers
-from spanfuse_processor.proxy.refusals import Refusal
+from spanfuse_processor.proxy.refusals import Refusal, refused
 
 BODY_TIMEOUT_S: Final = 60.0
 """How long the client may be silent in the middle of its request, seconds."""
@@ -23,11 +23,18 @@ class ClientGone(Exception):
     """The client closed its connection."""
 
 
+def too_late() -> Refusal:
+    """The refusal of a request that does not come."""
+    return refused(408, "timeout", "The request took too long to arrive.", final=False)
+
+
 class Client:
     """One request.
 
     Attributes:
         gone: it has closed the connection before its answer was complete.
+        failure: what was raised while its body was read.
+        begun: its answer has begun.
         headers: by name, in small letters; of several with one name, joined by commas.
         given: headers as they came.
     """
@@ -39,7 +46,9 @@ class Client:
         send: Callable[[Message], Awaitable[None]],
     ) -> None:
         self._scope, self._receive, self._send = scope, receive, send
+        self._task = asyncio.current_task()
         self._watch: asyncio.Task[None] | None = None
+        self.failure: Refusal | ClientGone | None = None
         self.gone = False
         self.begun = False
         self.given: Headers = list(scope["headers"])
@@ -78,7 +87,7 @@ class Client:
         Raises:
             TooLargeError: it is larger.
             UnavailableError: there is no memory for it at present.
-            TimeoutError: it does not come.
+            Refusal: it does not come.
             ClientGone: the client went away.
         """
         length = self.headers.get("content-length", "")
@@ -96,31 +105,34 @@ class Client:
         """The body as it comes; read no faster than it is consumed.
 
         Raises:
-            TimeoutError: it does not come.
+            Refusal: it does not come.
             ClientGone: the client went away.
         """
         more = True
         while more:
-            async with asyncio.timeout(BODY_TIMEOUT_S):
-                event = await self._receive()
+            try:
+                async with asyncio.timeout(BODY_TIMEOUT_S):
+                    event = await self._receive()
+            except TimeoutError:
+                self.failure = too_late()
+                raise self.failure from None
             if event["type"] == "http.disconnect":
-                self.gone = True
-                raise ClientGone
+                self.gone, self.failure = True, ClientGone()
+                raise self.failure
             more = event.get("more_body", False)
             if event.get("body"):
                 yield event["body"]
 
     def watch(self) -> None:
-        """From now on cancel the present task once the client closes the connection. The body has to be read before."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._watch = asyncio.create_task(self._watched(task))
+        """From now on cancel the request's task once the client closes the connection. The body has to be read before."""
+        self._watch = asyncio.create_task(self._watched())
 
-    async def _watched(self, task: asyncio.Task[Any]) -> None:
+    async def _watched(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.gone = True
-        task.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def unwatch(self) -> None:
         """Watch no more."""
