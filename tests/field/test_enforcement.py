@@ -196,6 +196,16 @@ def test_r117_a_probe_that_loops_again_makes_the_cooldown_longer() -> None:
     assert lengths == [300 * 10**9, 600 * 10**9]
 
 
+def test_r117_each_probe_that_loops_again_is_a_new_trip_up_to_a_bound() -> None:
+    """The breaker is stamped anew by every failed probe, also where several are let through."""
+    rules = policy(breaker={"max_cooldown_s": 900, "probes": 3})
+    again = [step for _ in range(3) for step in (wait(1000), prompt("again"))]
+    played = run(*[prompt("again")] * 3, *again, obey=False, rules=rules)
+    opened = [d for d in played.decisions if d.action == "block" and d.state == "open"]
+    assert [(d.expires_at_ns - d.issued_at_ns) // 10**9 for d in opened if d.expires_at_ns] == [300, 600, 900, 900]
+    assert {d.probes for d in opened} == {3}
+
+
 def test_r113_one_probe_is_let_through_when_the_cooldown_ends() -> None:
     """Of a hundred calls that wait for the end of a cooldown, one is admitted."""
     clock = FakeClock()
