@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
-from spanfuse import context, progress
+from spanfuse import context, progress, road
 from spanfuse.availability import OnUnavailable
 from spanfuse.budget_warnings import FRACTIONS, BudgetWarning, BudgetWarnings
 from spanfuse.cancel import Cancels, CancelToken
-from spanfuse.caps import Caps, Spent
+from spanfuse.caps import NONE, Caps, Given, Spent
 from spanfuse.checks import Checks
-from spanfuse.context import Session
+from spanfuse.context import Identity, Session
 from spanfuse.context_pressure import TIERS, ContextPressure, ContextWatch, Window
 from spanfuse.counters import Counts
 from spanfuse.feed import Feed, FeedState
@@ -75,6 +75,10 @@ class Guard(Checks):
             True: the server's policy once it is heard of, until then the default rules, enforced. Without a `subscriber` there
             is no server.
         tools: which tools may be used, beside what the server's policy says of them.
+        spans: whether a span is made of each call and tool that this Guard is told of, for agents without an instrumentation;
+            `instrument` sends them.
+        report_to: where counts of what was let through and refused go: the address of an OTLP/HTTP receiver, `kafka://…` or
+            `off`. Default `SPANFUSE_REPORT_URL`, else where spans go, as far as `instrument` or the environment says.
         now_ns: wall clock, nanoseconds since the Unix epoch; for tests.
         monotonic: clock that never goes back, seconds; for tests.
 
@@ -98,6 +102,8 @@ class Guard(Checks):
         price: Price | None = None,
         local: Policy | Mapping[str, Any] | bool = False,
         tools: ToolPolicy | None = None,
+        spans: bool = False,
+        report_to: str | None = None,
         now_ns: Callable[[], int] = time.time_ns,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -105,6 +111,7 @@ class Guard(Checks):
         import spanfuse.messages  # noqa: F401
         from spanfuse.admission import Admission
         from spanfuse.pricing import Pricing
+        from spanfuse.reports import Reporter
         from spanfuse.subscribers.connect import connect
         from spanfuse.tool_policy import ToolPolicy
 
@@ -129,6 +136,12 @@ class Guard(Checks):
         self._obeys = local is True
         """Whether the local host takes the server's policy."""
         self._feed.governed, self._feed.told = self._govern, self._told
+        self._reporter: Final = Reporter(self, report_to)
+        self.listen(self._reporter)
+        if spans and not self.disabled:
+            from spanfuse.spans import CallSpans
+
+            self.listen(CallSpans())
         _guards.add(self)
 
     def _hosted(self, local: Policy | Mapping[str, Any] | bool) -> LocalHost:
@@ -247,17 +260,32 @@ class Guard(Checks):
 
         return ToolCall(self, _given(session, agent, user, team, trace), name, arguments, call_id)
 
+    def _begin(self) -> bool:
+        begun = super()._begin()
+        if begun:
+            self._reporter.start()
+        return begun
+
     def start(self) -> None:
         """Start to follow decisions now rather than with the first check. Returns at once; see `wait_ready`."""
         if not self.disabled:
             self._feed.start()
+            self._reporter.start()
 
     def wait_ready(self, timeout_s: float = 10.0) -> bool:
         """Wait until all present decisions are known, at most `timeout_s` seconds; whether they are."""
         return not self._begin() or self._feed.wait_ready(timeout_s)
 
+    def flush(self, timeout_s: float = 2.0) -> bool:
+        """Send what waits, spans and reports, as before a serverless function is frozen; whether all was taken, within so many
+        seconds."""
+        began = time.monotonic()
+        sent = road.flush_spans(timeout_s)
+        return self._reporter.flush(max(0.05, timeout_s - (time.monotonic() - began))) and sent
+
     def close(self) -> None:
         """Stop following. Blocks that are known hold until they expire; `start` begins anew."""
+        self._reporter.close()
         self._feed.close()
         self._judge.probes.close()
         self.cancels.close()
@@ -344,7 +372,11 @@ class Guard(Checks):
         Raises:
             ValueError: a fraction is not between 0 and 1.
         """
-        self.listen(BudgetWarnings(callback, fractions, self.caps.spent))
+        self.listen(BudgetWarnings(callback, fractions, self.caps.spent, self.ruled))
+
+    def ruled(self, who: Identity) -> Given:
+        """The caps that the rules of a local host set for a call."""
+        return self.local.caps(who) if self.local is not None else NONE
 
     def on_context(
         self, window: Window, callback: Callable[[ContextPressure], object], at: Mapping[str, float] = TIERS
