@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Final
 from spanfuse import context
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
-from spanfuse.caps import NONE
 from spanfuse.context import call
 from spanfuse.model_call import AT_HAND, ModelCall
 from spanfuse.reservation import Reservation
@@ -67,7 +66,7 @@ class Admission:
         """
         guard, session = self._guard, made.who.session
         if session is not None:
-            ruled = guard.local.caps(made.who) if guard.local is not None else NONE
+            ruled = guard.ruled(made.who)
             if ruled.budget is not None or guard.caps.capped(session):
                 made.held = made.guess().usd
             refusal = guard.caps.admit(session, made.held, ruled)

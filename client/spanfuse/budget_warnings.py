@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from spanfuse.bounded import Bounded
 
 if TYPE_CHECKING:
-    from spanfuse.caps import Spent
+    from spanfuse.caps import Given, Spent
+    from spanfuse.context import Identity
     from spanfuse.ledger.records import Claim, Room
     from spanfuse.model_call import ModelCall
 
@@ -26,7 +27,8 @@ class BudgetWarning(NamedTuple):
     key: str
     """Whose: `session:run-1`, or the scope of a budget of the ledger, such as `user:u-7`."""
     budget: str
-    """`budget_usd` or `max_steps` of the session, else the name of the budget."""
+    """`budget_usd` or `max_steps` that the session was given, `budget.session` or `limits.max_steps` that the rules of a local
+    host set, or the name of a strict budget."""
     fraction: float
     """The smallest of the fractions under which the rest has fallen."""
     left: float
@@ -48,6 +50,7 @@ class BudgetWarnings:
         callback: is called in the thread of the call.
         fractions: shares of a limit that are left, between 0 and 1.
         spent: gives what a session has used.
+        ruled: gives the caps that rules set for a call.
 
     Raises:
         ValueError: a fraction is none.
@@ -58,11 +61,12 @@ class BudgetWarnings:
         callback: Callable[[BudgetWarning], object],
         fractions: Iterable[float],
         spent: Callable[[str], Spent],
+        ruled: Callable[[Identity], Given],
     ) -> None:
         self._fractions = sorted(fractions)
         if not self._fractions or not 0 < self._fractions[0] <= self._fractions[-1] < 1:
             raise ValueError("fractions are shares of a limit, between 0 and 1")
-        self._callback, self._spent = callback, spent
+        self._callback, self._spent, self._ruled = callback, spent, ruled
         self._told: Bounded[tuple[str, str, float], float] = Bounded(MAX_ACCOUNTS)
         self.after_fork()
 
@@ -73,17 +77,19 @@ class BudgetWarnings:
     def ended(self, call: ModelCall) -> None:
         """A model call is over."""
         session = call.who.session
-        due = [*self._of_session(session)] if session is not None else []
+        due = [*self._of_session(session, self._ruled(call.who))] if session is not None else []
         if call.reservation is not None:
             due += [_of_account(claim, room, session) for claim, room in call.reservation.accounts()]
         for account, warning in due:
             self._tell(account, warning)
 
-    def _of_session(self, session: str) -> Iterator[tuple[str, BudgetWarning]]:
+    def _of_session(self, session: str, ruled: Given) -> Iterator[tuple[str, BudgetWarning]]:
         spent, key = self._spent(session), f"session:{session}"
         for budget, used, limit, unit in (
             ("budget_usd", spent.cost_usd, spent.budget_usd, "USD"),
             ("max_steps", spent.steps, spent.max_steps, "calls"),
+            ("budget.session", spent.cost_usd, (ruled.budget or 0) / _NANO, "USD"),
+            ("limits.max_steps", spent.steps, ruled.max_steps, "calls"),
         ):
             if limit:
                 yield key, BudgetWarning(key, budget, 1.0, max(0.0, limit - used), limit, unit, session)

@@ -15,7 +15,7 @@ from spanfuse.context import NOBODY, Identity
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
     from spanfuse.tool_policy import Judged
-    from spanfuse_schemas import Fingerprint
+    from spanfuse_schemas import Decision, Fingerprint
 
 
 class ToolCall:
@@ -81,7 +81,7 @@ class ToolCall:
     def _admitting(self) -> Iterator[None]:
         """Around the policy, which is asked unless the session is stopped; its failures deny, others let pass, counted."""
         try:
-            stopped = self.guard.stopped(self.who, self._print)
+            stopped = self._stopped()
             if stopped is not None:
                 raise Blocked(stopped)
             yield
@@ -91,6 +91,13 @@ class ToolCall:
             raise
         except Exception:
             self.guard.failed()
+
+    def _stopped(self) -> Decision | None:
+        try:
+            return self.guard.stopped(self.who, self._print)
+        except Exception:
+            self.guard.failed()
+            return None
 
     def _print(self) -> Fingerprint | None:
         from spanfuse.prints import tool_prints

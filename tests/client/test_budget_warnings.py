@@ -71,6 +71,15 @@ def test_another_limit_is_warned_of_anew() -> None:
     assert [(one.fraction, one.limit) for one in told] == [(0.5, 1.0), (0.5, 2.0)]
 
 
+def test_caps_of_rules_are_warned_of_where_they_are_kept_in_the_process() -> None:
+    guard, told = watched(local={"budget.session": {"limit_usd": 1.0}, "limits": {"max_steps": 4}})
+    calls(guard, 0.3, 0.3)
+    assert [(one.budget, one.fraction, one.limit) for one in told] == [
+        ("budget.session", 0.5, 1.0),
+        ("limits.max_steps", 0.5, 4),
+    ]
+
+
 def test_strict_budgets_are_warned_of_by_what_the_ledger_tells(tmp_path: Path) -> None:
     ledger = SqliteLedger(tmp_path / "l.sqlite")
     defined(ledger, strict(limit_usd=10))
