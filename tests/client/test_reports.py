@@ -32,11 +32,10 @@ def receiver() -> Iterator[LogReceiver]:
 
 def reporting(to: str | None, *decisions: Any, interval_s: float = INTERVAL_S) -> tuple[Guard, Reporter]:
     """A Guard that reports, begun."""
-    guard = Guard(MemorySubscriber(*decisions), mode="enforce")
+    guard = Guard(MemorySubscriber(*decisions), mode="enforce", report_to=to)
+    reporter = guard._reporter
+    reporter._interval_s = interval_s
     guard.start()
-    reporter = Reporter(guard, to, interval_s)
-    guard.listen(reporter)
-    reporter.start()
     return guard, reporter
 
 
@@ -292,10 +291,8 @@ def test_reports_go_the_way_of_the_spans(receiver: LogReceiver) -> None:
     run = agent(
         f"""
         from spanfuse import Guard, instrument
-        from spanfuse.reports import Reporter
         from spanfuse.testing import MemorySubscriber
         guard = Guard(MemorySubscriber())
-        guard.listen(Reporter(guard))
         with guard.call(agent="before"):
             pass
         instrument("{receiver.url}/v1/traces", headers={{"x-key": "1"}})
@@ -325,10 +322,8 @@ def test_the_headers_of_the_environment_are_sent_along(monkeypatch: pytest.Monke
 def test_the_last_report_leaves_when_the_process_exits(receiver: LogReceiver) -> None:
     run = agent(f"""
         from spanfuse import Guard
-        from spanfuse.reports import Reporter
         from spanfuse.testing import MemorySubscriber
-        guard = Guard(MemorySubscriber())
-        guard.listen(Reporter(guard, {receiver.url!r}))
+        guard = Guard(MemorySubscriber(), report_to={receiver.url!r})
         for _ in range(10):
             with guard.call(agent="a"):
                 pass
@@ -343,10 +338,8 @@ def test_an_exit_waits_two_seconds_at_most(receiver: LogReceiver) -> None:
     run = agent(f"""
         import time
         from spanfuse import Guard
-        from spanfuse.reports import Reporter
         from spanfuse.testing import MemorySubscriber
-        guard = Guard(MemorySubscriber())
-        guard.listen(Reporter(guard, {receiver.url!r}))
+        guard = Guard(MemorySubscriber(), report_to={receiver.url!r})
         with guard.call():
             pass
         print(time.monotonic())
@@ -359,11 +352,8 @@ def test_a_forked_child_reports_its_own_under_a_source_of_its_own(receiver: LogR
     run = agent(f"""
         import os
         from spanfuse import Guard
-        from spanfuse.reports import Reporter
         from spanfuse.testing import MemorySubscriber
-        guard = Guard(MemorySubscriber())
-        reporter = Reporter(guard, {receiver.url!r})
-        guard.listen(reporter)
+        guard = Guard(MemorySubscriber(), report_to={receiver.url!r})
 
         def calls(number):
             for _ in range(number):
@@ -375,7 +365,7 @@ def test_a_forked_child_reports_its_own_under_a_source_of_its_own(receiver: LogR
         for i in range(3):
             if not (child := os.fork()):
                 calls(1)
-                os._exit(0 if reporter.flush(5) else 1)
+                os._exit(0 if guard.flush(5) else 1)
             children.append(child)
         print([os.waitpid(child, 0)[1] for child in children])
     """)

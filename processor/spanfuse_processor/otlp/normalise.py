@@ -54,7 +54,8 @@ class Normaliser:
 
     def _reports(self, records: Iterable[LogRecord], received_ns: int) -> tuple[GuardReport, ...]:
         read = [report_of(record, received_ns) for record in records]
-        self.counters["reports_unreadable"] += read.count(None)
+        if unreadable := read.count(None):
+            self.counters["reports_unreadable"] += unreadable
         return tuple(report for report in read if report is not None)
 
     def end(self) -> CallBatch:

@@ -25,6 +25,9 @@ STEP_NS: Final = 30 * 10**9
 MAX_SOURCES: Final = 256
 """Guards whose last report is remembered, the one silent longest forgotten first; of one that is forgotten, a report that
 comes twice counts twice."""
+PENDING: Final = 16
+"""So many reports of a Guard may come in any order, as they do over several partitions; what is missing then is lost."""
+_ALL: Final = 2**PENDING - 1
 MAX_KEYS: Final = 64
 """Keys of which it is remembered what was refused, the one refused least forgotten first."""
 
@@ -42,8 +45,8 @@ class Coverage:
         """Step → calls that Guards have told of."""
         self.seen: dict[int, int] = {}
         """Step → calls whose spans have come."""
-        self.sources: dict[str, int] = {}
-        """Guard → number of its last report."""
+        self.sources: dict[str, tuple[int, int]] = {}
+        """Guard → number of its last report, and which of the `PENDING` up to it have come: a bit each, the last the lowest."""
         self.refused: dict[str, list[Any]] = {}
         """Key → rule, calls refused, calls that would have been."""
         self.judged = 0
@@ -109,16 +112,21 @@ class Coverage:
 
     def _is_new(self, told: Told) -> bool:
         known = self.sources.pop(told.source, None)
-        self.sources[told.source] = max(told.seq, known or 0)
+        last, came = known if known is not None else (told.seq - 1 if told.seq > PENDING else 0, _ALL)
+        ahead = told.seq - last
+        again = ahead <= 0 and (-ahead >= PENDING or bool(came >> -ahead & 1))
+        if ahead > PENDING:
+            lost, last, came = (_ALL & ~came).bit_count() + ahead - PENDING, told.seq, 1
+        elif ahead > 0:
+            came = came << ahead | 1
+            lost, last, came = ahead - (came >> PENDING).bit_count(), told.seq, came & _ALL
+        else:
+            lost, came = 0, came | (0 if again else 1 << -ahead)
+        self.sources[told.source] = (last, came)
         if len(self.sources) > MAX_SOURCES:
             del self.sources[next(iter(self.sources))]
-        if known is not None and told.seq <= known:
-            self.counts["guards/reports_again"] += 1
-            return False
-        self.counts["guards/reports"] += 1
-        if known is not None:
-            self.counts["guards/reports_lost"] += told.seq - known - 1
-        return True
+        self.counts.update({"guards/reports": not again, "guards/reports_again": again, "guards/reports_lost": lost})
+        return not again
 
     def _take(self, told: Told, oldest: int) -> None:
         for step, calls in spread(told):
