@@ -500,3 +500,10 @@ def test_rules_on_tools_are_read_and_their_mistakes_told_with_their_lines(tmp_pa
         "tools.rules[2].action",
     ]
     assert "did you mean contains?" in found.value.problems[1]
+
+
+def test_rules_on_tools_that_nobody_enforces_are_hinted_at() -> None:
+    for service, hints in (("observe", 1), ("enforce", 0)):
+        found = Config.model_validate({"service": {"mode": service}, "tools": {"default": "deny"}}).hints()
+        assert len(found) == hints
+    assert Config().hints() == []

@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from spanfuse import Guard
+from spanfuse.ledger import SqliteLedger
 from spanfuse.tool_denied import ToolDenied
 from spanfuse_processor.config import Config, load_config
+from spanfuse_processor.config.models import LedgerSettings
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.embedded import EmbeddedHost
 from spanfuse_processor.hosts.reload import Reloader, notice_of
@@ -184,4 +187,22 @@ async def test_a_limit_that_was_raised_holds_nobody_back() -> None:
         await host.govern(config(budgets={"global/total": {"limit_steps": 10}}))
         assert "global:*" not in [d.key for d in host.decisions()]
     finally:
+        await host.stop()
+
+
+@in_loop
+async def test_guards_reserve_by_the_budgets_of_the_file_that_was_read_again(tmp_path: Path) -> None:
+    def strict(limit: int) -> Config:
+        found = config(budgets={"user/total": {"limit_steps": limit, "strength": "strict"}})
+        ledger = LedgerSettings(address=SecretStr(f"sqlite:///{tmp_path}/ledger.sqlite"))
+        return found.model_copy(update={"extensions": found.extensions.model_copy(update={"ledger": ledger})})
+
+    host, ledger = EmbeddedHost(strict(5)), SqliteLedger(tmp_path / "ledger.sqlite")
+    await host.start()
+    try:
+        assert [budget.limit for budget in await asyncio.to_thread(ledger.budgets)] == [5]
+        await host.govern(strict(9))
+        assert [budget.limit for budget in await asyncio.to_thread(ledger.budgets)] == [9]
+    finally:
+        ledger.close()
         await host.stop()

@@ -183,12 +183,15 @@ class Config(Section):
 
     def hints(self) -> list[str]:
         """What is no mistake, and may not do what was meant."""
+        found = []
         strict = [budget.name for budget in self.policy().budgets if budget.strength == "strict"]
         if strict and self.extensions.ledger is None:
-            return [
+            found.append(
                 f"{', '.join(strict)}: strict, but without extensions.ledger no Guard can reserve; spans are counted"
-            ]
-        return []
+            )
+        if self.service.mode == "observe" and (self.tools.rules or self.tools.default != "allow"):
+            found.append("tools: what they deny is counted and executed, since service.mode is observe")
+        return found
 
     def policy(self) -> Policy:
         """What the core is told."""
