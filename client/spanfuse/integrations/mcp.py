@@ -28,8 +28,8 @@ def wrap_session(session: S, guard: Guard | None = None) -> S:
     that is an error and says why.
 
     Args:
-        session: a `ClientSession`, a `Client`, or whatever has their method `call_tool`, as servers of agent frameworks. One that
-            is guarded already stays as it is.
+        session: a `ClientSession`, a `Client`, or whatever has their method `call_tool`, as servers of agent frameworks. One
+            that is guarded already stays as it is.
         guard: whom to ask; None: one for the process, which needs no server.
 
     Returns:
