@@ -8,6 +8,8 @@ from typing import Any, Final, Protocol
 
 MAX_BYTES: Final = 32 * 1024 * 1024
 """The largest answer, or event of a stream, that is read, bytes."""
+_LAST: Final = frozenset({"message_stop", "response.completed", "response.failed", "response.incomplete"})
+"""Events after which a client has its whole answer, of Anthropic and OpenAI's Responses."""
 
 
 class ProviderError(Exception):
@@ -32,6 +34,7 @@ class EventStream:
 
     Attributes:
         error: the failure that it tells of; None: none so far.
+        done: its reader has the whole answer.
     """
 
     def __init__(self, call: Learning) -> None:
@@ -39,6 +42,7 @@ class EventStream:
         self._rest = bytearray()
         self._lost = False
         self.error: ProviderError | None = None
+        self.done = False
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -62,8 +66,10 @@ class EventStream:
     def _event(self, data: bytearray) -> None:
         """A line of data, which is a whole event with all that we know."""
         if data == b"[DONE]":
+            self.done = True
             return
         piece = json.loads(data)
+        self.done = self.done or (isinstance(piece, dict) and piece.get("type") in _LAST)
         if isinstance(piece, dict) and (piece.get("type") == "error" or piece.get("error")):
             self.error = ProviderError(json.dumps(piece.get("error") or piece)[:1_000])
         else:
@@ -78,6 +84,7 @@ class WholeBody:
     """
 
     error: ProviderError | None = None
+    done = False
 
     def __init__(self, call: Learning) -> None:
         self._call = call

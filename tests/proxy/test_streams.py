@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+import zlib
 from typing import Any
 
 import aiohttp
@@ -96,6 +97,31 @@ def test_a_stream_that_breaks_off_breaks_off_for_the_client(
     assert client.post(path, json=body()).status_code == 200
 
 
+def test_a_provider_that_fails_within_its_stream_has_failed(
+    provider: FakeProvider, proxied: Proxied, client: httpx.Client
+) -> None:
+    heard = Heard(proxied.guard)
+    pieces = [b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n']
+    provider.script(Raw(200, pieces, SSE))
+    with client.stream("POST", "/v1/messages", json=body(stream=True)) as answer:
+        assert answer.read() == pieces[0]
+    assert "overloaded_error" in str(heard.calls[0].error)
+
+
+def test_a_compressed_stream_passes_compressed_and_is_read(
+    provider: FakeProvider, proxied: Proxied, client: httpx.Client
+) -> None:
+    heard = Heard(proxied.guard)
+    packer = zlib.compressobj(wbits=31)
+    plain = httpx.post(f"{provider.url}/v1/messages", json=body(stream=True)).content
+    pieces = [packer.compress(plain[n : n + 50]) + packer.flush(zlib.Z_SYNC_FLUSH) for n in range(0, len(plain), 50)]
+    pieces.append(packer.flush())
+    provider.script(Raw(200, pieces, SSE | {"content-encoding": "gzip"}))
+    with client.stream("POST", "/v1/messages", json=body(stream=True)) as answer:
+        assert b"".join(answer.iter_raw()) == b"".join(pieces)
+    assert (heard.calls[0].answer.input_tokens, heard.calls[0].answer.output_tokens) == (12, 5)
+
+
 def test_a_client_that_leaves_its_stream_is_no_load_on_the_provider(provider: FakeProvider, proxied: Proxied) -> None:
     heard, never = Heard(proxied.guard), threading.Event()
     provider.script(Hold(WORDS, never, after=3))
@@ -137,7 +163,7 @@ def _still(sent: list[int]) -> bool:
 def test_an_event_that_never_ends_passes_and_is_not_kept(
     provider: FakeProvider, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spanfuse_processor.proxy.answers.MAX_BYTES", 10_000)
+    monkeypatch.setattr("spanfuse.wire.MAX_BYTES", 10_000)
     provider.script(Raw(200, [b"data: " + b"x" * 9_000] * 5, SSE))
     with client.stream("POST", CHAT, json=body(stream=True)) as answer:
         assert len(answer.read()) == 5 * 9_006

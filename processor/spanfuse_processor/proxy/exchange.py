@@ -6,7 +6,7 @@ from typing import Final
 
 from spanfuse import Guard
 from spanfuse.model_call import ModelCall
-from spanfuse_processor.proxy import answers
+from spanfuse_processor.proxy.answers import Reader
 from spanfuse_processor.proxy.headers import Headers, downstream
 from spanfuse_processor.proxy.upstream import Answer
 from spanfuse_processor.proxy.wire import Client
@@ -43,52 +43,53 @@ async def pass_on(client: Client, answer: Answer, call: ModelCall | None, guard:
     kind = answer.header(b"content-type").partition(";")[0].strip().lower()
     if call is None or guard is None or answer.status >= 400 or encoding is None:
         await _as_it_comes(client, answer, headers, None, None)
-    elif kind == "application/json":
-        await _whole(client, answer, headers, call, guard, encoding)
+        return
+    reader = Reader(call, events=kind == "text/event-stream", encoding=encoding)
+    if kind == "application/json":
+        await _whole(client, answer, headers, reader, call, guard)
     else:
-        headers += _used(call, guard)
-        await _as_it_comes(client, answer, headers, answers.Stream(call, encoding), call)
+        await _as_it_comes(client, answer, headers + _used(call, guard), reader, call)
 
 
 async def _as_it_comes(
-    client: Client, answer: Answer, headers: Headers, stream: answers.Stream | None, call: ModelCall | None
+    client: Client, answer: Answer, headers: Headers, reader: Reader | None, call: ModelCall | None
 ) -> None:
     await client.begin(answer.status, headers)
     async for piece in answer.pieces():
-        if stream is not None and call is not None and stream.feed(piece):
-            client.unwatch()
-            await call.aend()  # what the client asks next already counts on it
+        if reader is not None and call is not None and reader.feed(piece):
+            await _end(client, reader, call)  # what the client asks next already counts on it
         await client.piece(piece)
-    if call is not None:
-        await call.aend()
+    if reader is not None and call is not None:
+        await _end(client, reader, call)
     await client.end()
 
 
 async def _whole(
-    client: Client, answer: Answer, headers: Headers, call: ModelCall, guard: Guard, encoding: str
+    client: Client, answer: Answer, headers: Headers, reader: Reader, call: ModelCall, guard: Guard
 ) -> None:
-    held = bytearray()
-    pieces = answer.pieces()
-    async for piece in pieces:
-        held += piece
-        if len(held) > HELD_BYTES:
-            break
-    else:
-        client.unwatch()
-        answers.whole(call, bytes(held), encoding)
-        await call.aend()
+    held: list[bytes] = []
+    size = 0
+    async for piece in answer.pieces():
+        reader.feed(piece)
+        size += len(piece)
+        if size <= HELD_BYTES:
+            held.append(piece)
+            continue
+        if not client.begun:
+            await client.begin(answer.status, headers)
+        for part in (*held, piece):
+            await client.piece(part)
+        held.clear()
+    await _end(client, reader, call)
+    if not client.begun:
         await client.begin(answer.status, headers + _used(call, guard))
-        await client.end(bytes(held))
-        return
-    await client.begin(answer.status, headers)
-    await client.piece(bytes(held))
-    async for piece in pieces:
-        if len(held) <= answers.MAX_BYTES:
-            held += piece
-        await client.piece(piece)
-    answers.whole(call, bytes(held), encoding)
-    await call.aend()
-    await client.end()
+    await client.end(b"".join(held))
+
+
+async def _end(client: Client, reader: Reader, call: ModelCall) -> None:
+    client.unwatch()  # whoever leaves now has had everything
+    reader.finish()
+    await call.aend(reader.error)
 
 
 def _used(call: ModelCall, guard: Guard) -> Headers:

@@ -13,15 +13,15 @@ import aiohttp
 import orjson
 
 from spanfuse import Blocked, Guard
+from spanfuse.asked import Kind, asked, nudged
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
 from spanfuse_processor.otlp.room import Room
 from spanfuse_processor.proxy import whose
-from spanfuse_processor.proxy.asked import asked, nudged
 from spanfuse_processor.proxy.exchange import ProviderFailed, pass_on
 from spanfuse_processor.proxy.headers import upstream
 from spanfuse_processor.proxy.refusals import Refusal, blocked, refused
-from spanfuse_processor.proxy.routes import Kind, Provider, Route, route
+from spanfuse_processor.proxy.routes import Provider, Route, route
 from spanfuse_processor.proxy.upstream import Upstream
 from spanfuse_processor.proxy.whose import Whose
 from spanfuse_processor.proxy.wire import Client, ClientGone

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import unquote
 
+from spanfuse.asked import Kind
+
 Provider = Literal["openai", "anthropic"]
-Kind = Literal["chat", "responses", "messages", "completions", "embeddings"]
 
 _PROVIDERS: Final[dict[str, Provider]] = {"openai": "openai", "anthropic": "anthropic"}
 _NAMES: Final = ("session", "agent", "user", "team")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse_processor.proxy.asked import asked, nudged
-from spanfuse_processor.proxy.routes import Kind
+from spanfuse.asked import Kind, asked, nudged
 
 SAID = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "name": "search"}]
