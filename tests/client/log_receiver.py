@@ -14,7 +14,7 @@ FAR_NS = 2**62
 
 
 class LogReceiver:
-    """Answers with `status`; notes what came, whatever it answered, and what it took.
+    """Answers with `status`; notes what reports came, whatever it answered, and what it took. Spans it takes unread.
 
     Args:
         port: 0: a free one.
@@ -50,6 +50,8 @@ class LogReceiver:
         """A request has come."""
         self.requests.append(request)
         self.bytes += len(body)
+        if not request["path"].endswith("/v1/logs"):
+            return
         reports = [r for record in decode_logs(body, "json") if (r := report_of(record, FAR_NS)) is not None]
         self.came += reports
         if self.status == 200:
