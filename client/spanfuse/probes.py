@@ -73,7 +73,7 @@ class Probes:
             binding: enforced breakers that are half-open.
         """
         now_s = self._monotonic()
-        return self.shared and now_s >= self._ask_from_s and any(not entry.full(now_s) for entry in binding)
+        return self.shared and now_s >= self._ask_from_s and any(not entry.full(now_s) for entry in binding if not entry.local)
 
     def take(self, ajar: Sequence[Entry], enforced: Callable[[Entry], bool]) -> tuple[list[Entry], bool]:
         """Take a probe of all half-open breakers, or of none where an enforced one denies it.
@@ -91,7 +91,7 @@ class Probes:
             if any(map(enforced, denied)):
                 return denied, False
             name = uuid.uuid4().hex
-            refused, shared = self._of_fleet(name, [e for e in wanted if enforced(e)], now_s)
+            refused, shared = self._of_fleet(name, [e for e in wanted if enforced(e) and not e.local], now_s)
             if refused:
                 return denied + refused, False
             free = tuple(e for e in wanted if e not in denied)

@@ -27,10 +27,12 @@ NEVER: Final = (-1, -1)
 class Entry:
     """A decision in force, and the probes that this process has let through since it expired."""
 
-    __slots__ = ("decision", "full_until_s", "leases")
+    __slots__ = ("decision", "full_until_s", "leases", "local")
 
-    def __init__(self, decision: Decision) -> None:
+    def __init__(self, decision: Decision, *, local: bool = False) -> None:
         self.decision = decision
+        self.local = local
+        """This process has decided it for itself, so that the fleet has no say in its probes."""
         self.leases: tuple[Lease, ...] = ()
         self.full_until_s = float("-inf")
         """Until when the fleet has no room for another probe, by the clock that never goes back."""

@@ -117,7 +117,7 @@ class LocalHost:
             if known is not None:
                 del self.held[session]
         elif known is None or known.decision is not decision:
-            self.held[session] = Entry(decision)
+            self.held[session] = Entry(decision, local=True)
 
 
 def _given(rules: Rules, mode: Literal["observe", "enforce"]) -> Given:

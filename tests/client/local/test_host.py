@@ -164,6 +164,26 @@ def test_failures_of_the_provider_open_the_breaker_and_close_it_after_a_good_pro
     assert guard.decisions() == []
 
 
+def test_a_probe_of_ones_own_breaker_asks_no_fleet() -> None:
+    clock = FakeClock()
+
+    class NoLeases:
+        def take(self, *asked: object) -> None:
+            raise AssertionError("the fleet was asked")
+
+        give_back = take
+
+        def close(self) -> None: ...
+
+    guard = Guard(local=True, leases=NoLeases(), now_ns=clock.now_ns, monotonic=clock.monotonic)
+    calls_until_blocked(guard, lambda n: make(guard, said("What is the time?")))
+    clock.advance(301)
+    guard.call(messages=said("What is the time?"), session="s").begin()
+    with pytest.raises(Blocked):
+        guard.check(session="s", messages=said("What is the time?"))
+    assert guard.counters.probes == 1
+
+
 def test_with_a_server_both_hold() -> None:
     server = MemorySubscriber(block("session:elsewhere"))
     guard = Guard(server, local=True)
