@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from spanfuse.nudges import with_nudge
 from spanfuse.parts import role_of
+
+if TYPE_CHECKING:
+    from spanfuse.earlier import Earlier
 
 Kind = Literal["chat", "responses", "messages", "completions", "embeddings"]
 Body = Mapping[str, Any]
 
 
-def asked(kind: Kind, body: Body) -> dict[str, Any]:
+def asked(kind: Kind, body: Body, earlier: Earlier | None = None) -> dict[str, Any]:
     """Arguments of `Guard.call`.
 
     Args:
         kind: the API.
         body: its JSON; what is missing, or of another type than it should be, is left out.
+        earlier: knows what a request to Responses refers to.
     """
     model = body.get("model")
-    return {"model": model if isinstance(model, str) else "", **_OF[kind](body)}
+    shown = {"model": model if isinstance(model, str) else "", **_OF[kind](body)}
+    if kind == "responses" and earlier is not None and (before := earlier.before(body)):
+        said = shown.pop("prompt", None)
+        given = shown.get("messages") if said is None else [{"role": "user", "content": said}]
+        shown["messages"] = [*before, *given] if isinstance(given, list) else before
+    return shown
 
 
 def nudged(kind: Kind, body: Body, text: str) -> Body:

@@ -137,6 +137,33 @@ def test_an_agent_that_gets_on_is_left_alone(provider: FakeProvider) -> None:
             messages += [said, result]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "output", "passes"),
+    [
+        (lambda n: {"page": n}, lambda n: "ok", 8),
+        (lambda n: {"page": 1}, lambda n: f"row {n}: {'xyz'[n % 3] * n}", 8),
+        (lambda n: {"page": 1}, lambda n: "ok", 3),
+    ],
+    ids=["other arguments", "other results", "a loop"],
+)
+def test_responses_that_refer_to_each_other_are_one_conversation(
+    provider: FakeProvider, arguments: Any, output: Any, passes: int
+) -> None:
+    sent: dict[str, Any] = {"model": "gpt-4o", "input": "read all pages"}
+    done = 0
+    with Proxied(provider, guard(local=True)) as proxied:
+        for n in range(8):
+            provider.script(Reply("", tools=(("read", arguments(n)),)))
+            answer = post(proxied, "/v1/responses", **sent)
+            if answer.status_code == 429:
+                break
+            done += 1
+            said = answer.json()
+            result = {"type": "function_call_output", "call_id": said["output"][0]["call_id"], "output": output(n)}
+            sent = {"model": "gpt-4o", "input": [result], "previous_response_id": said["id"]}
+    assert done == passes
+
+
 def test_retries_of_what_the_provider_refused_are_told_from_a_loop(provider: FakeProvider) -> None:
     from tests.support.fake_provider import failure
 

@@ -14,6 +14,7 @@ import orjson
 
 from spanfuse import Blocked, Guard
 from spanfuse.asked import Kind, asked, nudged
+from spanfuse.earlier import Earlier
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
 from spanfuse_processor.otlp.room import Room
@@ -60,6 +61,7 @@ class Proxy:
         self._token = None if token is None else token.encode()
         self._nudge, self._max_body = nudge, max_body_bytes
         self._join = join
+        self._earlier = Earlier()
         self._room = Room()
         self._room.limit = ROOM_BYTES
         self._under_way = 0
@@ -178,7 +180,7 @@ class Proxy:
             budget_usd=who.budget_usd, max_steps=who.max_steps,
         )  # fmt: skip
         with session:
-            async with self._guard.call(provider=found.provider, **asked(kind, body)) as call:
+            async with self._guard.call(provider=found.provider, **asked(kind, body, self._earlier)) as call:
                 if self._nudge and call.nudge:
                     data = orjson.dumps(nudged(kind, body, call.nudge))
                 to = self._upstreams[found.provider]
@@ -187,6 +189,8 @@ class Proxy:
                     if answer.status >= 400:
                         await call.aend(ProviderFailed(answer.status))
                     await pass_on(client, answer, call, self._guard)
+                if kind == "responses":
+                    self._earlier.keep(body, call.answer)
 
 
 async def _sent(client: Client) -> AsyncIterator[bytes]:
