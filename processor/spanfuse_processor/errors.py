@@ -3,6 +3,7 @@
 SpanfuseError
 ├── ConfigError        the configuration cannot be used: says every problem, with path and line
 ├── DecodeError        bytes that are no spans: permanent, never retried (dead letter, 400)
+├── QueryError         what was asked for cannot be: a cursor of another list, a key that is none (400)
 ├── StateError         a snapshot this version cannot restore
 └── UnavailableError   a service that is needed does not answer: may be retried
 """
@@ -28,6 +29,10 @@ class ConfigError(SpanfuseError):
 
 class DecodeError(SpanfuseError):
     """Bytes that are no ExportTraceServiceRequest: permanent, so they go to the dead letters and are not retried."""
+
+
+class QueryError(SpanfuseError):
+    """What was asked for cannot be answered, whatever the state: a cursor of another list, a key that is none."""
 
 
 class StateError(SpanfuseError):
