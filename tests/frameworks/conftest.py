@@ -39,6 +39,14 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
 
 
 @pytest.fixture
+def local() -> Iterator[Watched]:
+    """A Guard that decides in the process, without a server."""
+    pytest.importorskip("genai_prices.data_snapshot")
+    with Watched(local=True) as guard:
+        yield guard
+
+
+@pytest.fixture
 def guard() -> Iterator[Watched]:
     """A Guard without a server, and what it was told."""
     with Watched() as guard:

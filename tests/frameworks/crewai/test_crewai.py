@@ -155,3 +155,15 @@ def test_a_model_is_guarded_once_and_stays_what_it_was(provider: FakeProvider, g
     with guard.session("s"):
         llm.call("How are you?")
     assert len(guard.calls) == 1
+
+
+def test_an_agent_that_does_the_same_again_and_again_is_stopped_without_a_server(
+    provider: FakeProvider, local: Watched
+) -> None:
+    """After the third result that brings nothing new, though the session has no name."""
+    provider.default = CALL
+    guard_tools(local)
+    with pytest.raises(Blocked, match=r"search. was called 3 times with the same arguments and the same result"):
+        kickoff(local)
+    assert provider.calls == 3
+    assert len(local.executed) == 3

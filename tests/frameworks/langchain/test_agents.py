@@ -196,3 +196,17 @@ def test_a_handler_cannot_answer_for_a_tool_that_is_denied_and_raises(provider: 
             WAYS[way](agent, config)
     assert guard.executed == []
     assert provider.calls == 1
+
+
+@MADE
+@pytest.mark.parametrize("way", WAYS)
+def test_an_agent_that_does_the_same_again_and_again_is_stopped_without_a_server(
+    provider: FakeProvider, local: Watched, made: Callable[[Watched], Any], way: str
+) -> None:
+    """After the third result that brings nothing new, though the session has no name."""
+    provider.default = SEARCH
+    agent, config = made(local)
+    with pytest.raises(Blocked, match=r"search. was called 3 times with the same arguments and the same result"):
+        WAYS[way](agent, config)
+    assert provider.calls == 3
+    assert len(local.executed) == 3

@@ -12,6 +12,7 @@ from langchain_openai import ChatOpenAI
 
 from spanfuse import Blocked
 from spanfuse.integrations.langchain import GuardCallback
+from spanfuse.integrations.openai import wrap_openai
 from spanfuse.testing import block
 from tests.frameworks.scripts import SEARCH
 from tests.frameworks.watched import Watched
@@ -128,3 +129,25 @@ def test_what_no_session_is_named_for_is_one_per_run(provider: FakeProvider, gua
     sessions = [call.who.session for call in guard.calls]
     assert sessions[0] == sessions[1] != sessions[2] == sessions[3]
     assert None not in sessions
+
+
+@pytest.mark.parametrize("way", ["invoke", "stream", "ainvoke", "astream"])
+def test_a_call_through_a_client_that_is_guarded_as_well_counts_once(
+    provider: FakeProvider, guard: Watched, way: str
+) -> None:
+    def guarded() -> ChatOpenAI:
+        made = model()
+        wrap_openai(made.root_client, guard)
+        wrap_openai(made.root_async_client, guard)
+        return made
+
+    ways: Ways = {
+        "invoke": lambda: guarded().invoke(ASK, config=under(guard)).content,
+        "stream": lambda: "".join(chunk.content for chunk in guarded().stream(ASK, config=under(guard))),
+        "ainvoke": lambda: asyncio.run(guarded().ainvoke(ASK, config=under(guard))).content,
+        "astream": lambda: asyncio.run(collected(guarded().astream(ASK, config=under(guard)))),
+    }
+    with guard.session("s"):
+        assert ways[way]() == "All is well."
+    assert guard.spent("s").steps == 1
+    assert guard.tokens == [(12, 5)]

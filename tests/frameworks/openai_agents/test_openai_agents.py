@@ -13,6 +13,7 @@ from agents import Agent, ModelSettings, OpenAIProvider, RunConfig, Runner, func
 from agents.models.openai_chatcompletions import OpenAIChatCompletionsModel
 
 from spanfuse import Blocked
+from spanfuse.integrations.openai import wrap_openai
 from spanfuse.integrations.openai_agents import GuardedModel, GuardedProvider
 from spanfuse.testing import block, nudge
 from spanfuse.tool_policy import ToolPolicy
@@ -186,3 +187,28 @@ def test_what_no_session_is_named_for_is_one_per_run(provider: FakeProvider, gua
 def test_what_no_session_is_named_for_is_in_that_of_its_group(provider: FakeProvider, guard: Watched) -> None:
     whole(agent(), config(provider, guard, group_id="chat-1"))
     assert [call.who.session for call in guard.calls] == ["chat-1"]
+
+
+@WAYS
+def test_an_agent_that_does_the_same_again_and_again_is_stopped_without_a_server(
+    provider: FakeProvider, local: Watched, way: Way
+) -> None:
+    """After the third result that brings nothing new, though the session has no name."""
+    provider.default = SEARCH
+    with pytest.raises(Blocked, match=r"search. was called 3 times with the same arguments and the same result"):
+        way(agent(), config(provider, local))
+    assert provider.calls == 3
+    assert len(local.executed) == 3
+
+
+@APIS
+@WAYS
+def test_a_call_through_a_client_that_is_guarded_as_well_counts_once(
+    provider: FakeProvider, guard: Watched, way: Way, responses: bool
+) -> None:
+    client = wrap_openai(openai.AsyncOpenAI(base_url=provider.openai_url, max_retries=0), guard)
+    models = OpenAIProvider(openai_client=client, use_responses=responses)
+    with guard.session("s"):
+        way(agent(), RunConfig(model_provider=GuardedProvider(guard, models)))
+    assert guard.spent("s").steps == 1
+    assert guard.tokens == [(12, 5)]

@@ -170,3 +170,16 @@ def test_a_stream_that_is_left_is_over(provider: FakeProvider, guard: Watched) -
     with guard.session("s"):
         asyncio.run(run())
     assert len(guard.calls) == 1
+
+
+@MADE
+@WAYS
+def test_an_agent_that_does_the_same_again_and_again_is_stopped_without_a_server(
+    provider: FakeProvider, local: Watched, made: Made, way: Way
+) -> None:
+    """After the third result that brings nothing new, though the session has no name."""
+    provider.default = SEARCH
+    with pytest.raises(Blocked, match=r"search. was called 3 times with the same arguments and the same result"):
+        way(made(local))
+    assert provider.calls == 3
+    assert len(local.executed) == 3
