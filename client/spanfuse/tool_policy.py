@@ -238,7 +238,8 @@ class ToolPolicy:
         with _closed(tool):
             asked = Asked(str(tool), Arguments(arguments), who)
             judged = self._judge(asked, mode)
-            answer = self._asking.ask(_question(asked, arguments, judged)) if judged.needs_ask else None
+            with self._held(who, judged):
+                answer = self._asking.ask(_question(asked, arguments, judged)) if judged.needs_ask else None
             return self._done(asked, judged, answer)
 
     async def aadmit(self, tool: str, arguments: Any, who: Identity = NOBODY, mode: Mode | None = None) -> Judged:
@@ -250,12 +251,18 @@ class ToolPolicy:
         with _closed(tool):
             asked = Asked(str(tool), Arguments(arguments), who)
             judged = self._judge(asked, mode)
-            try:
+            with self._held(who, judged):
                 answer = await self._asking.aask(_question(asked, arguments, judged)) if judged.needs_ask else None
-            except BaseException:  # cancelled while somebody was asked
-                self._give_back(who, judged.taken)
-                raise
             return self._done(asked, judged, answer)
+
+    @contextmanager
+    def _held(self, who: Identity, judged: Judged) -> Iterator[None]:
+        """While somebody is asked: a call that is cancelled or interrupted meanwhile is not counted."""
+        try:
+            yield
+        except BaseException:
+            self._give_back(who, judged.taken)
+            raise
 
     def _done(self, asked: Asked, judged: Judged, answer: Approval | None) -> Judged:
         if answer is not None and not answer.allowed:
