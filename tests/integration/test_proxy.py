@@ -50,6 +50,21 @@ def test_an_agent_behind_it_is_stopped_seen_by_the_server_and_released_by_an_ope
         wait_until(lambda: ask(proxy.url, agent="planner", user="ada").status_code == 200, what="it is released")
 
 
+def test_a_call_without_a_session_belongs_to_the_trace_of_its_agent(tmp_path: Path) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    headers = {"traceparent": f"00-{trace}-b7ad6b7169203331-01"}
+    sent = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "what is it?"}]}
+    with (
+        FakeProvider() as provider,
+        embedded(tmp_path, {"service": {"mode": "enforce"}}) as host,
+        proxy_process(provider.url, "--guard", host.guard, "--otlp", host.otlp) as proxy,
+    ):
+        answers = [httpx.post(f"{proxy.url}{CHAT}", json=sent, headers=headers, timeout=30) for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [200, 200, 200, 429]
+        assert provider.requests[0].headers["traceparent"] == headers["traceparent"]
+        wait_until(lambda: shown(host, f"trace:{trace}").get("calls") == 3, what="its spans are of that trace")
+
+
 def test_what_the_server_decides_holds_in_it(tmp_path: Path) -> None:
     config = {"service": {"mode": "enforce"}, "budgets": {"team/daily": {"limit_usd": 0.01, "period": "daily"}}}
     with (

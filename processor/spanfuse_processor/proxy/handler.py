@@ -13,7 +13,8 @@ import aiohttp
 import orjson
 
 from spanfuse import Blocked, Guard
-from spanfuse.asked import Kind, asked, nudged
+from spanfuse.asked import asked, nudged
+from spanfuse.context import Session
 from spanfuse.earlier import Earlier
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
@@ -110,7 +111,7 @@ class Proxy:
         if found.kind is None:
             await self._pass(client, found, key)
         else:
-            await self._guarded(client, found, found.kind, key)
+            await self._guarded(client, found, key)
 
     def _admitted(self, client: Client) -> str | None:
         """The key that goes to the provider, None for the client's own; if it knows the token, where there is one."""
@@ -154,7 +155,7 @@ class Proxy:
                 raise client.failure from None
             raise
 
-    async def _guarded(self, client: Client, found: Route, kind: Kind, key: str | None) -> None:
+    async def _guarded(self, client: Client, found: Route, key: str | None) -> None:
         with self._room.share() as share:
             try:
                 data = await client.body(share, self._max_body)
@@ -167,30 +168,33 @@ class Proxy:
             who = whose.read(client.headers, found.names, body)
             self._join(client.headers)
             try:
-                await self._called(client, found, kind, key, who, data, body)
+                with self._session(who):
+                    await self._called(client, found, key, data, body)
             except Blocked as refusal:
                 self.counts["blocked"] += 1
                 raise blocked(refusal, who.session, who.agent) from None
 
-    async def _called(
-        self, client: Client, found: Route, kind: Kind, key: str | None, who: Whose, data: bytes, body: dict[str, Any]
-    ) -> None:
-        session = self._guard.session(
+    def _session(self, who: Whose) -> Session:
+        return self._guard.session(
             who.session, agent=who.agent, user=who.user, team=who.team, trace=who.trace,
             budget_usd=who.budget_usd, max_steps=who.max_steps,
         )  # fmt: skip
-        with session:
-            async with self._guard.call(provider=found.provider, **asked(kind, body, self._earlier)) as call:
-                if self._nudge and call.nudge:
-                    data = orjson.dumps(nudged(kind, body, call.nudge))
-                to = self._upstreams[found.provider]
-                headers = upstream(client.given, to.host, len(data), found.provider, key)
-                async with to.ask(client.method, found.target, headers, data) as answer:
-                    if answer.status >= 400:
-                        await call.aend(ProviderFailed(answer.status))
-                    await pass_on(client, answer, call, self._guard)
-                if kind == "responses":
-                    self._earlier.keep(body, call.answer)
+
+    async def _called(self, client: Client, found: Route, key: str | None, data: bytes, body: dict[str, Any]) -> None:
+        kind, given = found.kind, client.given
+        assert kind is not None
+        async with self._guard.call(provider=found.provider, **asked(kind, body, self._earlier)) as call:
+            if self._nudge and call.nudge:
+                data = orjson.dumps(nudged(kind, body, call.nudge))
+                given = [header for header in given if header[0] != b"content-encoding"]
+            to = self._upstreams[found.provider]
+            headers = upstream(given, to.host, len(data), found.provider, key)
+            async with to.ask(client.method, found.target, headers, data) as answer:
+                if answer.status >= 400:
+                    await call.aend(ProviderFailed(answer.status))
+                await pass_on(client, answer, call, self._guard)
+            if kind == "responses":
+                self._earlier.keep(body, call.answer)
 
 
 async def _sent(client: Client) -> AsyncIterator[bytes]:

@@ -51,7 +51,7 @@ class ProxyServer:
             max_body_bytes=settings.max_body_bytes,
             **({"join": _joiner()} if settings.otlp_url is not None else {}),
         )
-        options = {"timeout_keep_alive": KEEP_ALIVE_S, "date_header": False}
+        options = {"timeout_keep_alive": KEEP_ALIVE_S, "date_header": False, "proxy_headers": False}
         self._server = HttpServer("the proxy", self.app, *settings.address, options)
         self.port = 0
         """Port once started."""
