@@ -330,8 +330,8 @@ def test_a_reset_reaches_every_stream_and_stays_after_a_restart(tmp_path: Path) 
             Sender(host).send(body)
         resetting = functools.partial(host.spanfuse, "reset", "session:s")
         seen = follow(host, resetting, lambda name, data: name == "decision" and data["state"] == "closed")
-        assert [name for name, _ in seen] == ["decision", "ready", "decision"]
-        assert (seen[0][1]["epoch"], seen[2][1]["epoch"]) == (1, 2)
+        assert [name for name, _ in seen] == ["policy", "decision", "ready", "decision"]
+        assert (seen[1][1]["epoch"], seen[3][1]["epoch"]) == (1, 2)
         host.kill()
     with embedded(tmp_path, ENFORCE) as host:
         assert get(host, "/v1/decisions") == {"decisions": []}
