@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from spanfuse import caps
 from tests.client.waiting import wait_until
 from tests.proxy.conftest import CHAT, body
+from tests.services.certificates import Certificates
 from tests.support.fake_provider import FakeProvider, Hold, Raw, Reply
 from tests.support.proxied import Proxied, guard
 
@@ -122,3 +124,18 @@ def test_providers_are_reached_through_the_proxy_of_the_environment(
     with Proxied("http://api.provider.test") as proxied:
         assert httpx.post(f"{proxied.url}{CHAT}", json=body()).status_code == 200
     assert provider.requests[0].headers["host"] == "api.provider.test"
+
+
+def test_a_provider_is_who_its_certificate_says_or_it_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificates = Certificates(tmp_path)
+    files = {"ssl_certfile": str(certificates.server), "ssl_keyfile": str(certificates.server)}
+    with FakeProvider(tls=files) as provider:
+        with Proxied(provider) as proxied:
+            answer = httpx.post(f"{proxied.url}{CHAT}", json=body())
+            assert (answer.status_code, answer.json()["error"]["code"]) == (502, "spanfuse_provider_unreachable")
+            assert provider.calls == 0
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificates.cafile))
+        with Proxied(provider) as proxied:
+            assert httpx.post(f"{proxied.url}{CHAT}", json=body()).status_code == 200

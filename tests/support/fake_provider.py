@@ -95,13 +95,21 @@ class FakeProvider:
     >>> with FakeProvider(Reply("one"), failure(500), Reply("three")) as provider:
     ...     client = OpenAI(base_url=provider.openai_url, api_key="sk-test")
 
+    Args:
+        script: answers, in order.
+        default: the answer after them.
+        port: 0: a free one.
+        tls: options of uvicorn.
+
     Attributes:
         requests: what arrived, in order; lists of models and counts of tokens included.
         left: how many requests were given up by the client before the answer was complete.
         underway: how many are being answered.
     """
 
-    def __init__(self, *script: Answer, default: Answer | None = None, port: int = 0) -> None:
+    def __init__(
+        self, *script: Answer, default: Answer | None = None, port: int = 0, tls: dict[str, Any] | None = None
+    ) -> None:
         self.requests: list[Asked] = []
         self.left = 0
         self.underway = 0
@@ -112,15 +120,16 @@ class FakeProvider:
             uvicorn.Config(
                 self._app, host="127.0.0.1", port=port, log_config=None, log_level="critical", lifespan="off", ws="none",
                 interface="asgi3",
-                timeout_graceful_shutdown=1,
+                timeout_graceful_shutdown=1, **(tls or {}),
             )
         )  # fmt: skip
+        self._scheme = "https" if tls else "http"
         self._thread = threading.Thread(target=self._server.run, name="fake-provider", daemon=True)
 
     @property
     def url(self) -> str:
         """`http://127.0.0.1:port`, which is the base of Anthropic's client."""
-        return f"http://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
+        return f"{self._scheme}://127.0.0.1:{self._server.servers[0].sockets[0].getsockname()[1]}"
 
     @property
     def openai_url(self) -> str:
