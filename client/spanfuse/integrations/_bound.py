@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,11 +73,29 @@ class Bound:
         return self.guard.call(**self._names, **asked)
 
 
+@contextmanager
+def part_of(call: ModelCall) -> Iterator[None]:
+    """Make what is done inside part of a call that was begun, as a client that is guarded as well; it is not ended."""
+    with call.scope:
+        call.inside()
+        try:
+            yield
+        finally:
+            call.outside()
+
+
 def tell_cost(bound: Bound, call: ModelCall, response: Any) -> None:
     """Put on a response what it cost and what its session has used, as `spanfuse_cost`, `spanfuse_session_cost` and
     `spanfuse_session_steps`; these of a session that is not known are None."""
+    try:
+        _tell(bound.guard, call, response)
+    except Exception:  # a response that takes no attributes
+        return
+
+
+def _tell(guard: Guard, call: ModelCall, response: Any) -> None:
     session = call.who.session
-    spent = bound.guard.spent(session) if session is not None else None
+    spent = guard.spent(session) if session is not None else None
     told = {
         "spanfuse_cost": call.cost_nano_usd / 1e9,
         "spanfuse_session_cost": spent.cost_usd if spent else None,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from spanfuse.asked import Kind, asked, nudged
-from spanfuse.integrations._bound import Bound, DropIn, tell_cost
+from spanfuse.integrations._bound import Bound, DropIn, part_of, tell_cost
 from spanfuse.integrations._tapped import tap
 from spanfuse.model_call import ModelCall
 
@@ -53,14 +53,14 @@ class Guarded:
                 return request(cast_to, options, *args, **kwargs)
             call.begin()
             try:
-                with call.scope:
+                with part_of(call):
                     response = request(cast_to, self._nudged(options, call), *args, **kwargs)
             except BaseException as error:
                 call.end(error)
                 raise
             if not self._tapped(call, response):
                 call.end()
-                self._tell(call, response)
+                tell_cost(self._bound, call, response)
             return response
 
         return guarded
@@ -72,14 +72,14 @@ class Guarded:
                 return await request(cast_to, options, *args, **kwargs)
             await call.abegin()
             try:
-                with call.scope:
+                with part_of(call):
                     response = await request(cast_to, self._nudged(options, call), *args, **kwargs)
             except BaseException as error:
                 await call.aend(error)
                 raise
             if not self._tapped(call, response):
                 await call.aend()
-                self._tell(call, response)
+                tell_cost(self._bound, call, response)
             return response
 
         return guarded
@@ -123,18 +123,11 @@ class Guarded:
                 call.answered(http.json())
                 return False
             held = weakref.ref(response)
-            tap(call, http, lambda: self._tell(call, held()))
+            tap(call, http, lambda: tell_cost(self._bound, call, held()))
         except Exception:
             self._bound.guard.failed()
             return False
         return True
-
-    def _tell(self, call: ModelCall, response: Any) -> None:
-        try:
-            if response is not None:
-                tell_cost(self._bound, call, response)
-        except Exception:  # a response that takes no attributes
-            return
 
 
 def is_guarded(client: Any) -> bool:

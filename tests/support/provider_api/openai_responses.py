@@ -76,7 +76,7 @@ def _response_steps(asked: dict[str, Any], reply: Reply, number: int) -> Iterato
 
 
 def _text_steps(here: dict[str, Any], reply: Reply) -> Iterator[tuple[str, dict[str, Any]]]:
-    part: dict[str, Any] = {"type": "output_text", "annotations": []}
+    part: dict[str, Any] = {"type": "output_text", "annotations": [], "logprobs": []}
     yield "response.content_part.added", here | {"part": part | {"text": ""}}
     for piece in reply.pieces:
         yield "response.output_text.delta", here | {"delta": piece, "logprobs": []}

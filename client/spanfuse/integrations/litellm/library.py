@@ -1,0 +1,178 @@
+"""LiteLLM's functions and its Router, guarded in place.
+
+Its callbacks cannot refuse a call: what they raise is logged, and the call goes on. So the functions themselves ask, above
+LiteLLM's retries and fallbacks, which must not take a refusal for a provider's failure and rest the deployment.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import litellm
+
+from spanfuse.asked import Kind, asked, nudged
+from spanfuse.integrations._bound import Bound, part_of, tell_cost
+from spanfuse.integrations._names import described
+from spanfuse.integrations.litellm.streams import is_stream, watched
+from spanfuse.integrations.litellm.whose import names_of, provider_of
+
+if TYPE_CHECKING:
+    from spanfuse.guard import Guard
+    from spanfuse.model_call import ModelCall
+
+
+class _Form(NamedTuple):
+    """How a function is called."""
+
+    kind: Kind
+    positional: tuple[str, ...]
+
+
+_FUNCTIONS: Final = {
+    "completion": _Form("chat", ("model", "messages")),
+    "text_completion": _Form("completions", ("prompt", "model")),
+    "embedding": _Form("embeddings", ("model", "input")),
+    "responses": _Form("responses", ("input", "model")),
+    "anthropic_messages": _Form("messages", ("max_tokens", "messages", "model")),
+}
+"""Each also with an `a` before its name."""
+_METHODS: Final = {
+    "completion": _FUNCTIONS["completion"],
+    "text_completion": _Form("completions", ("model", "prompt")),
+    "embedding": _FUNCTIONS["embedding"],
+}
+_OF_INSTANCES: Final = ("responses", "anthropic_messages")
+"""The Router makes these for each instance."""
+
+_bound: Bound | None = None
+
+
+def wrap_litellm(guard: Guard | None = None) -> None:
+    """Guard LiteLLM in this process: `completion`, `text_completion`, `embedding`, `responses`, `anthropic_messages`, their
+    asynchronous forms, and all Routers; also where a module has imported them by name already. Sessions come from
+    `spanfuse.session(...)` around the calls, else from their metadata (`session_id`).
+
+    A second time it changes the Guard.
+
+    Args:
+        guard: whom to ask; None: one for the process, which needs no server.
+    """
+    global _bound
+    first, _bound = _bound is None, Bound(guard)
+    if first:
+        replaced = {}
+        for name, form in _both(_FUNCTIONS):
+            function = getattr(litellm, name, None)
+            if callable(function):
+                replaced[id(function)] = _guarded(function, form)
+                setattr(litellm, name, replaced[id(function)])
+        _replace(replaced)
+        _guard_routers()
+
+
+def _both(forms: Mapping[str, _Form]) -> list[tuple[str, _Form]]:
+    return [(prefix + name, form) for name, form in forms.items() for prefix in ("", "a")]
+
+
+def _replace(replaced: Mapping[int, Any]) -> None:
+    """Put guarded functions in place of those that modules imported by name."""
+    for module in list(sys.modules.values()):
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if id(value) in replaced and value is not replaced[id(value)]:
+                setattr(module, name, replaced[id(value)])
+
+
+def _guard_routers() -> None:
+    router = litellm.Router
+    for name, form in _both(_METHODS):
+        setattr(router, name, _guarded(getattr(router, name), form, bound_to=1))
+    begin = router.__init__
+
+    @functools.wraps(begin)
+    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        for name, form in _both({name: _FUNCTIONS[name] for name in _OF_INSTANCES}):
+            if callable(function := vars(self).get(name)):
+                setattr(self, name, _guarded(function, form))
+
+    router.__init__ = begun
+
+
+def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Callable[..., Any]:
+    """The function, which asks first.
+
+    Args:
+        bound_to: arguments before those of the call: 1 for a method.
+    """
+
+    @functools.wraps(function)
+    def synchronous(*args: Any, **kwargs: Any) -> Any:
+        call = _call(form, args[bound_to:], kwargs)
+        call.begin()
+        try:
+            with part_of(call):
+                args, kwargs = _nudged(call, form, args, kwargs, bound_to)
+                answer = function(*args, **kwargs)
+        except BaseException as error:
+            call.end(error)
+            raise
+        if call.counted and is_stream(answer):
+            return watched(call, answer, _tell)
+        call.answered(answer)
+        call.end()
+        _tell(call, answer)
+        return answer
+
+    @functools.wraps(function)
+    async def asynchronous(*args: Any, **kwargs: Any) -> Any:
+        call = _call(form, args[bound_to:], kwargs)
+        await call.abegin()
+        try:
+            with part_of(call):
+                args, kwargs = _nudged(call, form, args, kwargs, bound_to)
+                answer = await function(*args, **kwargs)
+        except BaseException as error:
+            await call.aend(error)
+            raise
+        if call.counted and is_stream(answer):
+            return watched(call, answer, _tell)
+        call.answered(answer)
+        await call.aend()
+        _tell(call, answer)
+        return answer
+
+    return asynchronous if inspect.iscoroutinefunction(function) else synchronous
+
+
+def _call(form: _Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ModelCall:
+    bound = _bound or Bound()
+    body = {**dict(zip(form.positional, args, strict=False)), **kwargs}
+    return bound.guard.call(**described(bound.guard, lambda: _asked(form.kind, body)))
+
+
+def _asked(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    return {**asked(kind, body), "provider": provider_of(body), **names_of(body)}
+
+
+def _nudged(
+    call: ModelCall, form: _Form, args: tuple[Any, ...], kwargs: dict[str, Any], bound_to: int
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments with the nudge at the end of a copy of the messages."""
+    place = "input" if form.kind == "responses" else "messages"
+    at = bound_to + form.positional.index(place) if place in form.positional else len(args)
+    given = kwargs.get(place, args[at] if at < len(args) else None)
+    if not call.nudge or given is None:
+        return args, kwargs
+    said = nudged(form.kind, {place: given}, call.nudge)[place]
+    if place in kwargs:
+        return args, {**kwargs, place: said}
+    return (*args[:at], said, *args[at + 1 :]), kwargs
+
+
+def _tell(call: ModelCall, answer: Any) -> None:
+    if _bound is not None and call.counted:
+        tell_cost(_bound, call, answer)

@@ -1,0 +1,197 @@
+"""The Guard in LiteLLM's proxy: a callback that refuses calls with 429 before they leave, and learns from those that do not.
+
+    litellm_settings:
+      callbacks: spanfuse.integrations.litellm.proxy_handler
+
+Whose a call is comes from the headers `X-Spanfuse-Session-ID`, `-Agent`, `-User`, `-Team` (or `X-Loopers-Session-ID`), else
+from its metadata and from its key. `X-Spanfuse-Session-Budget` (USD) and `-Session-Max-Steps` cap its session in this process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+from litellm.integrations.custom_logger import CustomLogger
+
+from spanfuse.asked import Kind, asked, nudged
+from spanfuse.blocked import Blocked
+from spanfuse.bounded import Bounded
+from spanfuse.integrations._bound import default_guard
+from spanfuse.integrations._names import described
+from spanfuse.integrations.litellm.whose import provider_of, told_of
+from spanfuse.wire import EventStream
+
+if TYPE_CHECKING:
+    from spanfuse.guard import Guard
+    from spanfuse.model_call import ModelCall
+
+MAX_UNDERWAY: Final = 10_000
+"""Calls under way that are remembered; of older ones nothing is learned."""
+
+_KINDS: Final[dict[str, Kind]] = {
+    "completion": "chat",
+    "acompletion": "chat",
+    "text_completion": "completions",
+    "atext_completion": "completions",
+    "embedding": "embeddings",
+    "embeddings": "embeddings",
+    "aembedding": "embeddings",
+    "responses": "responses",
+    "aresponses": "responses",
+    "anthropic_messages": "messages",
+}
+"""What the proxy calls the APIs of models, in its versions."""
+_NAMES: Final = {
+    "session": ("x-spanfuse-session-id", "x-loopers-session-id"),
+    "agent": ("x-spanfuse-agent",),
+    "user": ("x-spanfuse-user",),
+    "team": ("x-spanfuse-team",),
+}
+_BUDGET: Final = ("x-spanfuse-session-budget", "x-loopers-session-budget")
+_STEPS: Final = ("x-spanfuse-session-max-steps", "x-spanfuse-max-steps", "x-loopers-session-max-steps")
+FOREVER_S: Final = 3600
+"""`Retry-After` of a refusal that ends by no time of its own, seconds."""
+
+
+class GuardHandler(CustomLogger):
+    """A callback of LiteLLM's proxy.
+
+    Args:
+        guard: whom to ask; None: one for the process, which follows the server that `SPANFUSE_API_URL` names.
+    """
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        super().__init__()
+        self._own = guard
+        self._underway: Bounded[str, ModelCall] = Bounded(MAX_UNDERWAY)
+
+    @property
+    def _guard(self) -> Guard:
+        return self._own or default_guard()  # not at import: the proxy's workers are forked after it
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> Any:
+        """Refuse the call, or let it pass, with a nudge in its messages if there is one."""
+        kind = _KINDS.get(call_type)
+        if kind is None:
+            return data
+        call = self._guard.call(**described(self._guard, lambda: self._asked(kind, data)))
+        try:
+            await call.abegin()
+        except Blocked as refusal:
+            _refuse(refusal, call)
+        if call.counted:
+            self._underway[str(data.get("litellm_call_id"))] = call
+        return {**data, **nudged(kind, data, call.nudge)} if call.nudge else data
+
+    async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
+        """The answer has come; of a stream, only its beginning."""
+        if not hasattr(response, "__anext__"):
+            await self._end(data.get("litellm_call_id"), response)
+        return response
+
+    async def async_post_call_failure_hook(
+        self,
+        request_data: dict[str, Any],
+        original_exception: Exception,
+        user_api_key_dict: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        """It failed, after all retries."""
+        await self._end(request_data.get("litellm_call_id"), error=original_exception)
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
+    ) -> AsyncIterator[Any]:
+        """Read a stream along."""
+        call = self._underway.get(str(request_data.get("litellm_call_id")))
+        events = EventStream(call) if call is not None else None
+        error: BaseException | None = None
+        try:
+            async for piece in response:
+                if call is not None and events is not None:
+                    (events.feed if isinstance(piece, bytes) else call.chunk)(piece)
+                yield piece
+        except GeneratorExit:
+            raise
+        except BaseException as failure:
+            error = failure
+            raise
+        finally:
+            await self._end(request_data.get("litellm_call_id"), error=error)
+
+    async def async_log_success_event(
+        self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
+    ) -> None:
+        """The same is told once more, in the background, of whatever API: for those that the hooks above do not see."""
+        await self._end(kwargs.get("litellm_call_id"), response_obj)
+
+    def _asked(self, kind: Kind, data: Mapping[str, Any]) -> dict[str, Any]:
+        headers = _headers_of(data)
+        names = {**told_of(data), **_named(headers)}
+        self._cap(names.get("session"), headers)
+        return {**asked(kind, data), "provider": provider_of(data), **names}
+
+    def _cap(self, session: str | None, headers: Mapping[str, str]) -> None:
+        budget, steps = _first(headers, _BUDGET), _first(headers, _STEPS)
+        if session and (budget or steps):
+            with suppress(ValueError):  # no number: as if it had not been sent
+                self._guard.session(
+                    session, budget_usd=float(budget) if budget else None, max_steps=int(steps) if steps else None
+                )
+
+    async def _end(self, call_id: Any, response: Any = None, error: BaseException | None = None) -> None:
+        call = self._underway.pop(str(call_id), None)
+        if call is not None:
+            if response is not None:
+                call.answered(response)
+            await call.aend(error)
+
+
+def _headers_of(data: Mapping[str, Any]) -> dict[str, str]:
+    """Headers of the request, names in small letters."""
+    request = data.get("proxy_server_request")
+    headers = request.get("headers") if isinstance(request, Mapping) else None
+    return {str(name).lower(): str(value) for name, value in headers.items()} if isinstance(headers, Mapping) else {}
+
+
+def _named(headers: Mapping[str, str]) -> dict[str, str]:
+    found = {kind: _first(headers, names) for kind, names in _NAMES.items()}
+    return {kind: name for kind, name in found.items() if name}
+
+
+def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((value for name in names if (value := headers.get(name, "").strip())), "")
+
+
+class _Detail(dict[str, Any]):
+    """What the proxy makes its answer of: newer versions show people the message and programs the whole, older ones show all of
+    it as a text."""
+
+    def __str__(self) -> str:
+        return json.dumps(self)
+
+
+def _refuse(refusal: Blocked, call: ModelCall) -> NoReturn:
+    from fastapi import HTTPException
+
+    body = refusal.body(session=call.who.session, agent=call.who.agent)
+    left = refusal.remaining_s()
+    wait_s = FOREVER_S if left is None else max(1, left)
+    raise HTTPException(
+        429,
+        _Detail(body | {"error": {"type": body["error"], "code": body["error"], "message": body["message"]}}),
+        {
+            "Retry-After": str(wait_s),
+            "x-should-retry": "false",
+        },  # OpenAI's clients try a 429 again, unless they are told not to
+    ) from refusal
+
+
+proxy_handler: Final = GuardHandler()
+"""What the proxy's configuration names."""
