@@ -118,6 +118,9 @@ def proxy(otlp_url: str | None, token: str | None, **options: Any) -> None:
 
 
 def _ready(server: ProxyServer) -> None:
+    from spanfuse_processor.hosts.collector import spare_the_collector
+
+    spare_the_collector()
     told = server.settings
     guard = f"decisions of {told.guard_url}" if told.guard_url else "default rules, of this process alone"
     click.echo(
