@@ -99,7 +99,6 @@ class Reporter:
     def began(self, call: ModelCall) -> None:
         """A call was admitted."""
         self._by_calls = True
-        self.start()
 
     def ended(self, call: ModelCall) -> None:
         """It is over, as its span is: only now can the two be compared."""
