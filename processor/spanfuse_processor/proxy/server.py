@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spanfuse import Guard
+from spanfuse.estimate import Tokens
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.proxy.handler import MAX_UNDER_WAY, Proxy
 from spanfuse_processor.proxy.routes import Provider
@@ -63,6 +64,8 @@ class ProxyServer:
             SpanfuseError: the address cannot be bound.
         """
         await asyncio.to_thread(self._guard.wait_ready, READY_S)
+        # The table of prices is large: no call is to wait for it.
+        await asyncio.to_thread(self._guard.pricing.cost, "openai", "gpt-4o", Tokens(0, 0))
         for upstream in self._upstreams.values():
             await upstream.open()
         self.port = await self._server.start()
