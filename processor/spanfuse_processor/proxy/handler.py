@@ -6,7 +6,6 @@ import asyncio
 import hmac
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import aiohttp
@@ -159,12 +158,15 @@ class Proxy:
         with self._room.share() as share:
             try:
                 data = await client.body(share, self._max_body)
-                body = _json(data, client.headers.get("content-encoding", ""), self._max_body)
+                plain = _plain(data, client.headers.get("content-encoding", ""), self._max_body)
+                if plain is not data:
+                    share.take(len(data) + len(plain))
             except TooLargeError:
                 raise refused(413, "too_large", f"The request is larger than {self._max_body} bytes.") from None
             except UnavailableError as error:
                 raise _busy(str(error)) from None
             client.watch()
+            body = _json(plain)
             who = whose.read(client.headers, found.names, body)
             self._join(client.headers)
             try:
@@ -203,18 +205,26 @@ async def _sent(client: Client) -> AsyncIterator[bytes]:
     client.watch()
 
 
-def _json(data: bytes, encoding: str, limit: int) -> dict[str, Any]:
-    """The JSON of a request; empty for what is none: the provider says what is wrong with it.
+def _plain(data: bytes, encoding: str, limit: int) -> bytes:
+    """A request without its encoding; as it is, where it is not encoded as it says.
 
     Raises:
         Refusal: 415; it is encoded so that nothing can be read.
         TooLargeError: it is too large when decompressed.
     """
-    if encoding.strip().lower() in ("gzip", "deflate"):
-        with suppress(DecodeError):
-            data = inflate(data, limit)
-    elif encoding.strip().lower() not in ("", "identity"):
+    encoding = encoding.strip().lower()
+    if encoding in ("", "identity"):
+        return data
+    if encoding not in ("gzip", "deflate"):
         raise refused(415, "encoding", f"Requests are plain or gzip, not {encoding[:32]!r}.", param="content-encoding")
+    try:
+        return inflate(data, limit)
+    except DecodeError:
+        return data
+
+
+def _json(data: bytes) -> dict[str, Any]:
+    """The JSON of a request; empty for what is none: the provider says what is wrong with it."""
     try:
         found = orjson.loads(data)
     except ValueError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from spanfuse_processor.config.section import on_loopback
 from spanfuse_processor.errors import ConfigError
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -59,7 +59,7 @@ class ProxySettings:
         for url in (self.openai_url, self.anthropic_url):
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 raise ConfigError([f"{url!r} is no address of an API: http(s)://host[:port][/path]"])
-        if self.token is None and not _private(self.address[0]):
+        if self.token is None and not on_loopback(self.listen):
             raise ConfigError(
                 [f"{self.listen} can be reached from other machines: set a token that clients have to know"]
             )
@@ -72,10 +72,3 @@ def _address(listen: str) -> tuple[str, int]:
     if not host or not port.isdecimal() or int(port) > 65535:
         raise ConfigError([f"{listen!r} is no address to listen on: HOST:PORT"])
     return host.strip("[]"), int(port)
-
-
-def _private(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
