@@ -55,6 +55,8 @@ class Told(Record):
     """Of `global:*`: what was refused."""
     counts: dict[str, int] = Field(default_factory=dict)
     """Of `global:*`: what else a Guard counts, by the names under which hosts count it."""
+    state: str = ""
+    """Of `global:*`: `ready`, `stale`, … as `Guard.state`."""
 
 
 class Charge(Record):

@@ -54,7 +54,7 @@ def test_a_client_that_admits_ten_calls_of_which_one_is_seen_is_told_of(host: Ho
     assert {d["evidence"]["value"] for d in found(host)} == {10.0}
     assert host.counts()["detections"]["coverage"] == 2
     shown = host.engine.views.guards(at_ns + 100 * SECOND)
-    assert shown == {"guarded": 10, "seen": 1, "share": 0.1, "reporting": 1, "refused": []}
+    assert shown == {"guarded": 10, "seen": 1, "share": 0.1, "reporting": {"ready": 1}, "refused": []}
     (row,) = [row for row in asyncio.run(host.engine.views.agents()) if row["agent"] == "recorded"]
     assert row["coverage"] == {"guarded": 10, "seen": 1, "share": 0.1}
     for more in (200, 300):
@@ -123,3 +123,12 @@ def test_a_host_without_reports_says_so(host: Host) -> None:
     calls(host, 3)
     assert host.engine.views.guards(last_ns(host) + 200 * SECOND)["share"] is None
     assert not found(host)
+
+
+def test_guards_that_know_nothing_new_are_told_apart(host: Host) -> None:
+    """As long as they report: one that is silent may be over."""
+    for source, state in (("a", "ready"), ("b", "ready"), ("c", "stale"), ("c", "ready"), ("d", "stale")):
+        tell(host, report(1, until_ns=START_NS, source=source, state=state))
+    shown = host.engine.views.guards(START_NS + 60 * SECOND)
+    assert shown["reporting"] == {"ready": 3, "stale": 1}
+    assert host.engine.views.guards(START_NS + 3600 * SECOND)["reporting"] == {}

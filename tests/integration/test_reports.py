@@ -51,7 +51,7 @@ def test_a_guard_alone_is_enough_for_calls_to_be_seen_and_covered(tmp_path: Path
 
         wait_until(lambda: status()["counts"]["guards"].get("calls") == 10)
         assert status()["counts"]["calls"] == 10
-        assert status()["guards"]["reporting"] == 1
+        assert status()["guards"]["reporting"] == {"ready": 1}
 
 
 @in_loop

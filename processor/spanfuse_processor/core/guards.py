@@ -12,6 +12,8 @@ from spanfuse_schemas.guard_report import GuardReport
 
 COUNTED: Final = ("nudged", "probes", "denied", "errors", "unsigned", "spans_dropped")
 """Counts of a report that hosts add up."""
+MAX_STATE: Final = 16
+"""Longest name of a state, characters."""
 
 
 def told_of(report: GuardReport) -> Iterator[tuple[str, Told]]:
@@ -26,4 +28,4 @@ def told_of(report: GuardReport) -> Iterator[tuple[str, Told]]:
         yield scope, told(calls=number)
     number = report.checks + sum(made.calls for made in report.calls)
     counts = {f"guards/{name}": n for name in COUNTED if (n := getattr(report, name))}
-    yield "global:*", told(calls=number, refusals=report.refusals, counts=counts)
+    yield "global:*", told(calls=number, refusals=report.refusals, counts=counts, state=report.state[:MAX_STATE])

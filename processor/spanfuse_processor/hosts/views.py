@@ -67,10 +67,9 @@ class Views:
         known, rule = state.coverage, self._work.pipeline.policy.rules.coverage
         often = sorted(known.refused.items(), key=lambda item: -sum(item[1][1:]))[:MAX_REFUSED]
         refused = [
-            {"key": key, "rule": rule, "blocked": blocked, "would_block": would}
-            for key, (rule, blocked, would) in often
+            {"key": key, "rule": why, "blocked": blocked, "would_block": would} for key, (why, blocked, would) in often
         ]
-        return coverage.row(known.window(now_ns, rule)) | {"reporting": len(known.sources), "refused": refused}
+        return coverage.row(known.window(now_ns, rule)) | {"reporting": known.states(now_ns, rule), "refused": refused}
 
     async def models(self) -> list[dict[str, Any]]:
         """What each model came to, dearest first."""

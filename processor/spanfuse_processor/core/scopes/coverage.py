@@ -45,8 +45,9 @@ class Coverage:
         """Step → calls that Guards have told of."""
         self.seen: dict[int, int] = {}
         """Step → calls whose spans have come."""
-        self.sources: dict[str, tuple[int, int]] = {}
-        """Guard → number of its last report, and which of the `PENDING` up to it have come: a bit each, the last the lowest."""
+        self.sources: dict[str, tuple[int, int, int, str]] = {}
+        """Guard → number of its last report; which of the `PENDING` up to it have come, a bit each, the last the lowest; step
+        of the last, and the state that it told."""
         self.refused: dict[str, list[Any]] = {}
         """Key → rule, calls refused, calls that would have been."""
         self.judged = 0
@@ -59,9 +60,8 @@ class Coverage:
         """What is counted of the reports of the charge at hand, by the names of `telemetry`."""
 
     def snapshot(self) -> list[Any]:
-        """As plain fields; none of a scope that nobody has told of or called."""
-        used = self.told or self.seen or self.sources
-        return [getattr(self, name) for name in KEPT] if used else []
+        """As plain fields; none of a scope that the rule does not look at."""
+        return [getattr(self, name) for name in KEPT] if self.judged else []
 
     @classmethod
     def restore(cls, fields: list[Any]) -> Coverage:
@@ -110,9 +110,15 @@ class Coverage:
         told = sum(calls for step, calls in self.told.items() if begin <= step < end)
         return told, sum(calls for step, calls in self.seen.items() if begin - 1 <= step <= end)
 
+    def states(self, now_ns: int, rule: Settings) -> Counter[str]:
+        """States that Guards have told of within the window → how many of them."""
+        since = (now_ns - _ns(rule.grace_s + rule.window_s)) // STEP_NS
+        return Counter(state or "unknown" for _, _, step, state in self.sources.values() if step >= since)
+
     def _is_new(self, told: Told) -> bool:
         known = self.sources.pop(told.source, None)
-        last, came = known if known is not None else (told.seq - 1 if told.seq > PENDING else 0, _ALL)
+        begun = told.seq - 1 if told.seq > PENDING else 0, _ALL, 0, told.state
+        last, came, step, state = known or begun
         ahead = told.seq - last
         again = ahead <= 0 and (-ahead >= PENDING or bool(came >> -ahead & 1))
         if ahead > PENDING:
@@ -122,7 +128,9 @@ class Coverage:
             lost, last, came = ahead - (came >> PENDING).bit_count(), told.seq, came & _ALL
         else:
             lost, came = 0, came | (0 if again else 1 << -ahead)
-        self.sources[told.source] = (last, came)
+        if ahead > 0:
+            step, state = told.until_ns // STEP_NS, told.state
+        self.sources[told.source] = last, came, step, state
         if len(self.sources) > MAX_SOURCES:
             del self.sources[next(iter(self.sources))]
         self.counts.update({"guards/reports": not again, "guards/reports_again": again, "guards/reports_lost": lost})
