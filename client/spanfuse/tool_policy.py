@@ -171,8 +171,6 @@ class ToolPolicy:
 
     def _judge(self, asked: Asked, mode: Mode | None) -> Judged:
         own, central = self._own, self._central
-        if not own and not central:
-            return _ALLOWED
         found = [
             (
                 rules.first(asked),
@@ -235,6 +233,8 @@ class ToolPolicy:
         Raises:
             ToolDenied: it is refused.
         """
+        if not self._own and not self._central:
+            return _ALLOWED
         with _closed(tool):
             asked = Asked(str(tool), Arguments(arguments), who)
             judged = self._judge(asked, mode)
@@ -248,6 +248,8 @@ class ToolPolicy:
         Raises:
             ToolDenied: it is refused.
         """
+        if not self._own and not self._central:
+            return _ALLOWED
         with _closed(tool):
             asked = Asked(str(tool), Arguments(arguments), who)
             judged = self._judge(asked, mode)
@@ -287,7 +289,8 @@ def _closed(tool: str) -> Iterator[None]:
     except ToolDenied:
         raise
     except Exception as error:
-        raise tool_denied(str(tool), "tools.failed", f"it failed with {type(error).__name__}") from error
+        name = tool if isinstance(tool, str) else type(tool).__name__
+        raise tool_denied(name, "tools.failed", f"it failed with {type(error).__name__}") from error
 
 
 def _strictest(found: list[Found]) -> Found:

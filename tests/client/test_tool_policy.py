@@ -316,3 +316,13 @@ def test_without_rules_nothing_is_read_and_nothing_is_refused() -> None:
             raise RuntimeError("do not touch")
 
     assert ToolPolicy().admit("t", Foreign(), WHO).action == "allow"
+
+
+def test_a_name_that_cannot_be_told_is_denied() -> None:
+    class Nameless:
+        def __str__(self) -> str:
+            raise RuntimeError("no name")
+
+    refusal = denied(ToolPolicy().deny("x"), Nameless())  # type: ignore[arg-type]
+    assert refusal is not None
+    assert (refusal.rule, refusal.tool) == ("tools.failed", "Nameless")
