@@ -103,3 +103,10 @@ def listen(name: str, host: str, port: int) -> socket.socket:
         raise SpanfuseError(f"{refused}: {error.strerror or error}") from error
     listener.setblocking(False)
     return listener
+
+
+def presented(authorization: str | bytes | None) -> bytes:
+    """The token in a header `Authorization: Bearer TOKEN`; empty: it has none."""
+    given = authorization.encode("utf-8", "replace") if isinstance(authorization, str) else authorization or b""
+    scheme, _, token = given.partition(b" ")
+    return token.strip() if scheme.lower() == b"bearer" else b""

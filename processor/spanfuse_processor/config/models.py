@@ -6,10 +6,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_validator
 
+from spanfuse_processor.config.api import Api
 from spanfuse_processor.config.budgets import Budgets
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
-from spanfuse_processor.config.section import Endpoint, Section, listed, separated, without_nulls
+from spanfuse_processor.config.section import Section, listed, separated, without_nulls
 from spanfuse_processor.config.tools import Tools
 from spanfuse_schemas import Override, Policy, Rules
 from spanfuse_schemas.signing import Keyring
@@ -76,13 +77,6 @@ class Pricing(Section):
     """Model, or `provider/model`, → the price to use in place of the list price, or of none."""
     file: str = ""
     """YAML or JSON file of more `models`, relative to this one. `models` here win over it. Default: none."""
-
-
-class Api(Section):
-    """The REST and SSE surface."""
-
-    endpoint: Endpoint = "127.0.0.1:8787"
-    """Address to listen on, HOST:PORT; port 0 takes a free one. Default: loopback only, since it has no login."""
 
 
 class Storage(Section):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
 from spanfuse_schemas.rule import Settings
 
@@ -56,3 +57,24 @@ def _endpoint(value: str) -> str:
 
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 """An address to listen on, HOST:PORT; port 0 takes a free one."""
+
+
+def on_loopback(endpoint: str) -> bool:
+    """Whether only this machine reaches an address, HOST:PORT."""
+    host = endpoint.rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def plain_secret(value: SecretStr) -> SecretStr:
+    """A secret that fits into a header.
+
+    Raises:
+        ValueError: it does not. It is not shown.
+    """
+    secret = value.get_secret_value()
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ValueError("must be a text without spaces, in ASCII")
+    return value

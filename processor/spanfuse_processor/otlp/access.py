@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.otlp.quiet import grpc
+from spanfuse_processor.serving import presented
 
 if TYPE_CHECKING:
     from pydantic import SecretStr
@@ -30,9 +31,7 @@ class Bearer:
         """Whether a client may send that presents this as its `Authorization`."""
         if self._token is None:
             return True
-        given = (authorization or "").encode() if not isinstance(authorization, bytes) else authorization
-        scheme, _, token = given.partition(b" ")
-        return hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
+        return hmac.compare_digest(presented(authorization), self._token)
 
 
 def http_tls(tls: ServerTls | None) -> dict[str, Any] | None:
