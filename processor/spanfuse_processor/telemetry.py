@@ -25,7 +25,7 @@ COUNTERS: Final[Mapping[str, str]] = {
     "unapplied_calls": "calls of sessions that could not be applied or stored, while the rest of their request was",
     "unavailable": "requests sent back to come again, since the storage or Kafka did not take them",
     "relayed_requests": "OTLP requests that a worker's receiver has handed to Kafka",
-    "dropped_records": "log records that a worker's receiver has not handed to Kafka, since they are no content of a span",
+    "dropped_records": "log records that a worker's receiver has not handed to Kafka: neither content of a span nor reports",
     "refused_requests": "OTLP requests that a worker's receiver has refused: unreadable, or larger than the topic takes",
     "redelivered": "calls that Kafka delivered again; they change nothing",
     "stale_messages": "messages of partitions that had moved to another worker; they are delivered there",

@@ -109,6 +109,7 @@ def test_a_restart_forgets_nothing_that_was_told(host: Host) -> None:
     host.restart()
     tell(host, report(10, until_ns=at_ns, source="x", seq=1))
     tell(host, report(1, until_ns=at_ns, source="x", seq=2))
+    host.restart()
     host.engine.upkeep.tick(at_ns + 100 * SECOND)
     assert {d["evidence"]["count"] for d in found(host)} == {11}
 

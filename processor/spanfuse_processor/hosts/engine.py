@@ -83,6 +83,7 @@ class Engine:
         and what was logged for them."""
         self.upkeep.follow_mode()
         self.upkeep.follow_budgets()
+        self.upkeep.resume()
 
     async def ingest(
         self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName = "traces"

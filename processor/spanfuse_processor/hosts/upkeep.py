@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from spanfuse_processor.core import breaker
 from spanfuse_processor.core.pipeline import Outcome
 from spanfuse_processor.core.scopes.stage import ScopeOutcome
+from spanfuse_processor.core.scopes.state import KINDS, ScopeState
 from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.workspace import Workspace, told
 from spanfuse_schemas import Decision, Policy
 
 AT_ONCE: Final = 500
 """Sessions or scopes looked at in one transaction, some 5 ms."""
+MAX_RESUMED: Final = 2_000
+"""Scopes of each kind looked at when the host starts, those last at work."""
 
 
 class Upkeep:
@@ -58,6 +63,15 @@ class Upkeep:
         held = [d.key for d in self._work.board.decisions() if d.rule.startswith("budget.")]
         for at in range(0, len(held), AT_ONCE):
             self._look(held[at : at + AT_ONCE], time.time_ns())
+
+    def resume(self) -> None:
+        """What time was to change when the host ended, it changes now."""
+        for kind in KINDS:
+            for data in self._work.store.scopes(kind, MAX_RESUMED):
+                due = ScopeState.stored_due(data)
+                if due is not None and due.at_ns:
+                    with suppress(StateError):  # of another version: it starts afresh when it comes up
+                        self._work.due[ScopeState.restore(data).key] = due.at_ns
 
     def tick(self, now_ns: int) -> None:
         """Release what budgets hold back no longer, and hold what an extension held up."""
