@@ -24,6 +24,7 @@ COMMANDS = [
     "status",
     "reset",
     "budget",
+    "policy",
     "tail",
     "inspect",
     "doctor",
