@@ -38,6 +38,12 @@ _TOTALS: Final = ("nudged", "probes", "denied", "errors", "unsigned")
 _NOTHING: Final = Counters().snapshot()
 
 log = logging.getLogger("spanfuse")
+_TROUBLE: Final = {
+    "away": "reports of this Guard do not arrive: the receiver of logs is away; they wait",
+    "refused": "reports of this Guard are refused: no logs are taken there; SPANFUSE_REPORT_URL says where they go, or off",
+}
+"""What is logged, once until one is taken."""
+
 _reporters: WeakSet[Reporter] = WeakSet()
 _drops_told = Tally()
 
@@ -161,7 +167,7 @@ class Reporter:
             self._pending, self.trouble = None, ""
             return True
         if not self.trouble:
-            log.warning("reports to spanfuse are not taken, the receiver is %s; this is said once", outcome)
+            log.warning(_TROUBLE[outcome])
         self.trouble = outcome
         if outcome == "refused":
             self._pending = None

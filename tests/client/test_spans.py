@@ -150,6 +150,7 @@ def test_another_instrumentation_inside_is_the_same_call(traced: Traced, apart: 
     assert inner.parent.span_id == outer.context.span_id
     (found,) = traced.calls(apart=apart)
     assert (found.session, found.tokens.input, found.tokens.output) == ("run-1", 1_200, 340)
+    assert apart or found.content == "fingerprint"
 
 
 @pytest.mark.parametrize("apart", [False, True], ids=["together", "apart"])
