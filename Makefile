@@ -3,14 +3,14 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check format lint types imports bench bench-peers schemas clean
+.PHONY: help demo up test test-integrations check format lint types imports bench bench-peers schemas clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
 help: ## show this list
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 19
 
 demo: $(INSTALLED) ## five agents, four of them runaways: watch them being stopped
 	$(BIN)/spanfuse demo
@@ -22,6 +22,9 @@ test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are start
 	@$(BIN)/python -m tests.services.prepare
 	$(BIN)/python -m pytest -m "not integration" -n auto
 	$(BIN)/python -m pytest -m integration
+
+test-integrations: $(INSTALLED) ## the integrations with each framework, in its newest version and in an older one
+	$(BIN)/nox $(if $(FRAMEWORK),--session "$(FRAMEWORK)")
 
 check: format lint types imports test ## what CI runs: format, lint, types, layers, tests
 
@@ -49,7 +52,7 @@ schemas: $(INSTALLED) ## write schemas/json/ anew from the models
 	$(BIN)/python -m spanfuse_schemas.json_schema schemas/json
 
 clean: ## remove everything that make and the tools created
-	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	rm -rf .venv .nox .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml
