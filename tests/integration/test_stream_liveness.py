@@ -14,7 +14,7 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.errors import SpanfuseError
 from spanfuse_processor.hosts.stream import Worker
 from spanfuse_processor.hosts.stream.detect import Detector
-from spanfuse_processor.hosts.stream.watchdog import Progress
+from spanfuse_processor.hosts.stream.progress import Progress
 from spanfuse_processor.hosts.topics import SESSIONS_CHANGELOG
 from spanfuse_schemas import CallBatch
 from spanfuse_schemas.topics import CALLS

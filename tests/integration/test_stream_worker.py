@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord
 
+from spanfuse_processor.hosts.stream.app import SESSION_TIMEOUT_S
 from spanfuse_processor.hosts.stream.letters import MAX_LETTER_BYTES
+from spanfuse_processor.hosts.stream.watchdog import EXPELLED_S
 from spanfuse_processor.hosts.topics import create_topics
 from spanfuse_schemas import Decision
 from spanfuse_schemas.topics import CALLS, CONTROL, DEAD_LETTER, OTLP_SPANS
@@ -39,6 +41,9 @@ from tests.support.stream import (
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
+RECOVERY_S = SESSION_TIMEOUT_S + EXPELLED_S + 70
+"""How long the worst outage may echo, seconds: the group gives a worker up that does not get over it, the watchdog ends it, and
+on a busy machine another 70 s pass until it has stopped, has been started again and has caught up."""
 ENFORCE: dict[str, Any] = {"service": {"mode": "enforce"}}
 
 
@@ -227,7 +232,7 @@ async def test_otlp_to_a_worker_survives_an_outage_of_the_broker(mortal_kafka: L
                 worker.start()
             return worker.ready and await caught_up(mortal_kafka.brokers, OTLP_SPANS, CALLS)
 
-        await until(caught_up_under_a_supervisor, "everything is done and committed", 270, 0.5)
+        await until(caught_up_under_a_supervisor, "everything is done and committed", RECOVERY_S, 0.5)
         assert worker.stop() == 0
     found = await totals(mortal_kafka.brokers)
     assert found.sessions["s"][0] == 4, "the resent request counts once"

@@ -71,6 +71,13 @@ def new_app(settings: KafkaSettings, partitions: int, tell: Callable[[BaseExcept
     return app
 
 
+def member_of(app: faust.App) -> str:
+    """The worker's id in the consumer group; empty while it joins for the first time, or anew."""
+    client = getattr(app.consumer._thread, "_consumer", None)  # type: ignore[attr-defined]
+    coordinator = getattr(client, "_coordinator", None)
+    return str(coordinator.member_id) if coordinator is not None else ""
+
+
 def credentials(settings: KafkaSettings) -> Any:
     """Faust's form of TLS and SASL; none for plain text."""
     context = ssl_context(settings)

@@ -1,27 +1,26 @@
-"""Liveness is progress: a worker whose committed offsets stand still while messages wait ends itself.
+"""Liveness is progress: a worker that stands still while Kafka answers ends itself, so that a supervisor starts a fresh one.
 
 Engines fall silent after broker outages and rebalances while their process looks healthy. The watchdog asks the broker with
-clients of its own, and a thread watches the event loop itself.
+clients of its own, made anew after each failure: what it says of the consumer group is what counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import sys
-import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, for_code
 
-from spanfuse_processor.errors import SpanfuseError
+from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import client_options, start_client, within
+from spanfuse_processor.hosts.stream.app import SESSION_TIMEOUT_S
+from spanfuse_processor.hosts.stream.progress import STUCK_S, Patience, Progress
 from spanfuse_processor.hosts.topics import APP_ID
 
 if TYPE_CHECKING:
@@ -29,72 +28,42 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-STUCK_S: Final = 90.0
-"""Time without progress, while messages wait, after which the worker ends, seconds. Default 90: a rebalance and a large
-recovery fit in."""
+EXPELLED_S: Final = SESSION_TIMEOUT_S
+"""How long a worker may believe that it has partitions of a group that does not know it, seconds: with its next heartbeat, at
+most 3 s later, one that lives learns of it, and joins anew."""
 _ASK_TIMEOUT_S: Final = 10.0
 _CLOSE_TIMEOUT_S: Final = 1.0
-EXIT_CODE: Final = 1
-"""Exit code of a worker that ends because its event loop hangs."""
+_AWAY: Final = (KafkaError, UnavailableError, TimeoutError, OSError)
 
 
-class Progress:
-    """Judges offsets; knows no broker.
+class Standing(NamedTuple):
+    """What a worker believes of itself."""
 
-    Args:
-        stuck_s: see `STUCK_S`.
-    """
-
-    def __init__(self, stuck_s: float = STUCK_S) -> None:
-        self._stuck_s = stuck_s
-        self._since: dict[TopicPartition, tuple[int, float]] = {}
-
-    def look(
-        self, committed: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], now_s: float
-    ) -> TopicPartition | None:
-        """A partition that has waited too long; none if all is well.
-
-        Args:
-            committed: next offset to read, of the partitions that are this worker's.
-            ends: end offset of each.
-            now_s: monotonic time, seconds.
-        """
-        before, self._since = self._since, {}
-        for tp, offset in committed.items():
-            if offset >= ends.get(tp, 0):
-                continue
-            last, since = before.get(tp, (offset, now_s))
-            self._since[tp] = (offset, since if offset == last else now_s)
-            if now_s - self._since[tp][1] > self._stuck_s:
-                return tp
-        return None
-
-    def pause(self) -> None:
-        """Nothing can be known, or nothing is expected: begin anew."""
-        self._since.clear()
+    ready: bool
+    """Whether its partitions are assigned and recovered."""
+    member: str
+    """Its id in the consumer group; empty while it joins."""
+    sources: set[TopicPartition]
+    """Source partitions that are its own."""
+    recovering: int
+    """Changelog records that are still to be read; falling is progress too."""
 
 
 class Watchdog:
     """Looks every few seconds.
 
     Args:
-        mine: source partitions assigned to this worker; empty while it recovers.
-        recovering: changelog records that are still to be read; falling is progress too.
+        standing: tells what the worker believes.
+        stuck_s: see `progress.STUCK_S`.
     """
 
-    def __init__(
-        self,
-        settings: KafkaSettings,
-        mine: Callable[[], set[TopicPartition]],
-        recovering: Callable[[], int],
-        *,
-        stuck_s: float = STUCK_S,
-    ) -> None:
+    def __init__(self, settings: KafkaSettings, standing: Callable[[], Standing], *, stuck_s: float = STUCK_S) -> None:
         self._settings = settings
-        self._mine = mine
-        self._recovering = recovering
+        self._standing = standing
         self._stuck_s = stuck_s
         self._progress = Progress(stuck_s)
+        self._joining = Patience(stuck_s)
+        self._expelled = Patience(EXPELLED_S)
         self._remaining = 0
 
     async def run(self) -> None:
@@ -102,39 +71,63 @@ class Watchdog:
 
         Raises:
             SpanfuseError: when it is.
-            UnavailableError: if Kafka does not answer at the start.
         """
-        options = client_options(self._settings)
-        async with AsyncExitStack() as closing:
-            consumer = AIOKafkaConsumer(**options, group_id=None, enable_auto_commit=False)
-            await start_client(consumer, self._settings)
-            closing.push_async_callback(_close, consumer.stop)
-            admin = AIOKafkaAdminClient(**options, request_timeout_ms=int(_ASK_TIMEOUT_S * 1000))
-            await start_client(admin, self._settings)
-            closing.push_async_callback(_close, admin.close)
-            while True:
-                await asyncio.sleep(self._stuck_s / 20)
-                await self._look(consumer, admin)
+        while True:
+            await self._pause()
+            try:
+                async with _clients(self._settings) as (consumer, admin):
+                    while True:
+                        await asyncio.wait_for(self._look(consumer, admin), _ASK_TIMEOUT_S)
+                        await self._pause()
+            except _AWAY:  # Kafka is away: waiting is all there is to do
+                for judge in (self._progress, self._joining, self._expelled):
+                    judge.pause()
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._stuck_s / 20)
 
     async def _look(self, consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient) -> None:
-        mine = self._mine()
-        remaining, before = self._recovering(), self._remaining
-        self._remaining = remaining
-        if not mine or (remaining and remaining != before):
+        members = await _members(admin)
+        believed, now_s = self._standing(), time.monotonic()
+        self._judge_membership(believed, members, now_s)
+        if not believed.ready or not believed.sources:
             self._progress.pause()
             return
-        try:
-            committed = await asyncio.wait_for(_committed(consumer, admin, mine), _ASK_TIMEOUT_S)
-            ends = await asyncio.wait_for(consumer.end_offsets(list(mine)), _ASK_TIMEOUT_S)
-        except (KafkaError, TimeoutError, OSError):
-            self._progress.pause()  # Kafka is away: waiting is all there is to do
-            return
+        sources = list(believed.sources)
+        committed = await _committed(consumer, admin, sources)
+        ends = await consumer.end_offsets(sources)
         stuck = self._progress.look(committed, ends, time.monotonic())
         if stuck is not None:
-            raise SpanfuseError(
+            raise _ending(
                 f"no progress on {stuck.topic}-{stuck.partition} for {self._stuck_s:g} s: committed offset "
-                f"{committed[stuck]}, end {ends[stuck]}; ending, so that a supervisor starts a fresh worker"
+                f"{committed[stuck]}, end {ends[stuck]}"
             )
+
+    def _judge_membership(self, believed: Standing, members: set[str], now_s: float) -> None:
+        remaining, before = believed.recovering, self._remaining
+        self._remaining = remaining
+        recovers = bool(remaining) and remaining != before
+        if self._joining.lost(not believed.ready and not recovers, now_s):
+            raise _ending(f"no partitions for {self._stuck_s:g} s, though Kafka answers")
+        if self._expelled.lost(believed.ready and believed.member not in members, now_s):
+            raise _ending(f"the consumer group has not known this worker for {EXPELLED_S:g} s")
+
+
+def _ending(why: str) -> SpanfuseError:
+    return SpanfuseError(f"{why}; ending, so that a supervisor starts a fresh worker")
+
+
+@asynccontextmanager
+async def _clients(settings: KafkaSettings) -> AsyncIterator[tuple[AIOKafkaConsumer, AIOKafkaAdminClient]]:
+    options = client_options(settings)
+    async with AsyncExitStack() as closing:
+        consumer = AIOKafkaConsumer(**options, group_id=None, enable_auto_commit=False)
+        await start_client(consumer, settings)
+        closing.push_async_callback(_close, consumer.stop)
+        admin = AIOKafkaAdminClient(**options, request_timeout_ms=int(_ASK_TIMEOUT_S * 1000))
+        await start_client(admin, settings)
+        closing.push_async_callback(_close, admin.close)
+        yield consumer, admin
 
 
 async def _close(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -142,38 +135,23 @@ async def _close(close: Callable[[], Coroutine[Any, Any, None]]) -> None:
         await within(_CLOSE_TIMEOUT_S, close())
 
 
+async def _members(admin: AIOKafkaAdminClient) -> set[str]:
+    """Ids of the members of the group.
+
+    Raises:
+        KafkaError: while its coordinator does not know.
+    """
+    (response,) = await admin.describe_consumer_groups([APP_ID])
+    ((code, _, _, _, _, members, *_),) = response.groups
+    if code:
+        raise for_code(code)(APP_ID)
+    return {member[0] for member in members}
+
+
 async def _committed(
-    consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, mine: set[TopicPartition]
+    consumer: AIOKafkaConsumer, admin: AIOKafkaAdminClient, sources: list[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """Next offset to read; the beginning where nothing is committed."""
-    found = await admin.list_consumer_group_offsets(APP_ID, partitions=list(mine))
-    begins = await consumer.beginning_offsets(list(mine))
-    return {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else begins[tp] for tp in mine}
-
-
-class Pulse:
-    """A thread that ends the process when the event loop has not run for `stuck_s` seconds."""
-
-    def __init__(self, stuck_s: float = STUCK_S) -> None:
-        self._stuck_s = stuck_s
-        self._beat = time.monotonic()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="spanfuse-pulse", daemon=True)
-
-    async def run(self) -> None:
-        """Beat while the loop runs."""
-        self._thread.start()
-        try:
-            while True:
-                self._beat = time.monotonic()
-                await asyncio.sleep(1)
-        finally:
-            self._stopped.set()
-
-    def _watch(self) -> None:
-        misses = 0  # two in a row: after a suspended machine wakes up, the loop gets its turn first
-        while not self._stopped.wait(self._stuck_s / 3):
-            misses = misses + 1 if time.monotonic() - self._beat > self._stuck_s else 0
-            if misses == 2:
-                print(f"spanfuse: the event loop has hung for {self._stuck_s:g} s; ending", file=sys.stderr, flush=True)
-                os._exit(EXIT_CODE)
+    found = await admin.list_consumer_group_offsets(APP_ID, partitions=sources)
+    begins = await consumer.beginning_offsets(sources)
+    return {tp: found[tp].offset if tp in found and found[tp].offset >= 0 else begins[tp] for tp in sources}

@@ -21,9 +21,13 @@ from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.reload import on_hangup
+from spanfuse_processor.hosts.stream.app import member_of
+from spanfuse_processor.hosts.stream.connection import mend
 from spanfuse_processor.hosts.stream.host import StreamHost
+from spanfuse_processor.hosts.stream.progress import STUCK_S
+from spanfuse_processor.hosts.stream.pulse import LEAVE_S, Pulse, leave_within
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
-from spanfuse_processor.hosts.stream.watchdog import STUCK_S, Pulse, Watchdog
+from spanfuse_processor.hosts.stream.watchdog import Standing, Watchdog
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS
 
 if TYPE_CHECKING:
@@ -61,7 +65,7 @@ class Worker:
         if ledger is not None:
             link = LedgerLink(config)
             self._ledger = LedgerWatch(link, self._compared, ledger.compare_interval_s, self._tell_now)
-        self._watchdog = Watchdog(kafka, self._mine, self._recovering, stuck_s=stuck_s)
+        self._watchdog = Watchdog(kafka, self._standing, stuck_s=stuck_s)
         self._pulse = Pulse(stuck_s)
         self._counts = Counts()
         self._tasks: list[asyncio.Task[None]] = []
@@ -120,17 +124,14 @@ class Worker:
     def _tell_now(self) -> None:
         self._counts.tell(self._found())
 
-    def _mine(self) -> set[TopicPartition]:
-        if not self.host.ready.is_set():
-            return set()
-        return {
+    def _standing(self) -> Standing:
+        host = self.host
+        sources = {
             TopicPartition(tp.topic, tp.partition)
-            for tp in self.host.assigned()
+            for tp in host.assigned()
             if tp.topic in (CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS)
         }
-
-    def _recovering(self) -> int:
-        return self.host.recovering()
+        return Standing(host.ready.is_set(), member_of(host.app), sources, host.recovering())
 
 
 class Counts:
@@ -200,7 +201,12 @@ def run_worker(config: Config, *, path: Path | None = None, ready: Callable[[Wor
 
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     threading.excepthook = _thread_failed
-    asyncio.run(serve(config, path=path, ready=ready or _tell))
+    mend()
+    with asyncio.Runner() as runner:
+        try:
+            runner.run(serve(config, path=path, ready=ready or _tell))
+        finally:
+            leave_within(LEAVE_S, sys.exception())
 
 
 def _thread_failed(failure: threading.ExceptHookArgs) -> None:
