@@ -58,6 +58,9 @@ def test_importing_takes_less_than_a_tenth_of_a_second_of_work() -> None:
         ("aiokafka", "spanfuse.Guard('kafka://127.0.0.1:9092')", "spanfuse[kafka]"),
         ("opentelemetry", "spanfuse.instrument()", "spanfuse[otel]"),
         ("redis", "spanfuse.Guard(ledger='redis://127.0.0.1:1')", "spanfuse[redis]"),
+        ("openai", "spanfuse.wrap_openai(None)", "spanfuse[openai]"),
+        ("anthropic", "spanfuse.wrap_anthropic(None)", "spanfuse[anthropic]"),
+        ("litellm", "spanfuse.wrap_litellm()", "spanfuse[litellm]"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, use: str, extra: str) -> None:

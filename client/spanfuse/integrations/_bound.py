@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from spanfuse.asked import asked
+from spanfuse.earlier import Earlier
+
 if TYPE_CHECKING:
+    from spanfuse.asked import Kind
     from spanfuse.guard import Guard
     from spanfuse.model_call import ModelCall
 
 _lock = threading.Lock()
 _guard: Guard | None = None
+_earlier = Earlier()
+
+
+def _after_fork() -> None:
+    """The locks may have been held by threads that do not exist in this process."""
+    global _lock, _earlier
+    _lock, _earlier = threading.Lock(), Earlier()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def default_guard() -> Guard:
@@ -68,9 +84,9 @@ class Bound:
         if capped:
             self.guard.session(session, budget_usd=session_budget, max_steps=max_steps, deadline_s=deadline_s)
 
-    def call(self, asked: dict[str, Any]) -> ModelCall:
-        """A call with what is asked, as the arguments of `Guard.call`."""
-        return self.guard.call(**self._names, **asked)
+    def call(self, shown: dict[str, Any]) -> ModelCall:
+        """A call of which the Guard is shown this, as the arguments of `Guard.call`."""
+        return self.guard.call(**self._names, **shown)
 
 
 @contextmanager
@@ -84,11 +100,30 @@ def part_of(call: ModelCall) -> Iterator[None]:
             call.outside()
 
 
-def tell_cost(bound: Bound, call: ModelCall, response: Any) -> None:
-    """Put on a response what it cost and what its session has used, as `spanfuse_cost`, `spanfuse_session_cost` and
-    `spanfuse_session_steps`; these of a session that is not known are None."""
+def read(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
+    """What the Guard is shown of a request: as `asked`, with what it refers to."""
+    return asked(kind, body, _earlier)
+
+
+def remember(kind: Kind | None, body: Any, call: ModelCall) -> None:
+    """A call has ended: remember its answer for requests that refer to it."""
+    if kind == "responses":
+        _earlier.keep(body, call.answer)
+
+
+def over(bound: Bound, call: ModelCall, kind: Kind | None, body: Any, response: Any) -> None:
+    """The same, and put on its response what it cost and what its session has used, as `spanfuse_cost`,
+    `spanfuse_session_cost` and `spanfuse_session_steps`; these of a session that is not known are None.
+
+    Args:
+        kind: the API; None: unknown.
+        body: of the request.
+        response: None: it is gone.
+    """
     try:
-        _tell(bound.guard, call, response)
+        remember(kind, body, call)
+        if response is not None:
+            _tell(bound.guard, call, response)
     except Exception:  # a response that takes no attributes
         return
 

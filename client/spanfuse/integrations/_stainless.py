@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from spanfuse.asked import Kind, asked, nudged
-from spanfuse.integrations._bound import Bound, DropIn, part_of, tell_cost
+from spanfuse.asked import Kind, nudged
+from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read
 from spanfuse.integrations._tapped import tap
 from spanfuse.model_call import ModelCall
 
@@ -58,9 +58,9 @@ class Guarded:
             except BaseException as error:
                 call.end(error)
                 raise
-            if not self._tapped(call, response):
+            if not self._tapped(call, options, response):
                 call.end()
-                tell_cost(self._bound, call, response)
+                self._over(call, options, response)
             return response
 
         return guarded
@@ -77,9 +77,9 @@ class Guarded:
             except BaseException as error:
                 await call.aend(error)
                 raise
-            if not self._tapped(call, response):
+            if not self._tapped(call, options, response):
                 await call.aend()
-                tell_cost(self._bound, call, response)
+                self._over(call, options, response)
             return response
 
         return guarded
@@ -97,11 +97,11 @@ class Guarded:
             if kind is None:
                 return None
             body = options.json_data
-            read = asked(kind, body) if isinstance(body, Mapping) else {}
+            shown = read(kind, body) if isinstance(body, Mapping) else {}
         except Exception:
             self._bound.guard.failed()
-            read = {}
-        return self._bound.call({"provider": self._provider, **read})
+            shown = {}
+        return self._bound.call({"provider": self._provider, **shown})
 
     def _nudged(self, options: Any, call: ModelCall) -> Any:
         kind = self._kind(options)
@@ -111,7 +111,7 @@ class Guarded:
         changed.json_data = nudged(kind, options.json_data, call.nudge)
         return changed
 
-    def _tapped(self, call: ModelCall, response: Any) -> bool:
+    def _tapped(self, call: ModelCall, options: Any, response: Any) -> bool:
         """Whether the call goes on while its response is read; else it has learned from the whole."""
         try:
             raw = getattr(response, "http_response", None)  # of with_raw_response and with_streaming_response
@@ -123,11 +123,14 @@ class Guarded:
                 call.answered(http.json())
                 return False
             held = weakref.ref(response)
-            tap(call, http, lambda: tell_cost(self._bound, call, held()))
+            tap(call, http, lambda: self._over(call, options, held()))
         except Exception:
             self._bound.guard.failed()
             return False
         return True
+
+    def _over(self, call: ModelCall, options: Any, response: Any) -> None:
+        over(self._bound, call, self._kind(options), options.json_data, response)
 
 
 def is_guarded(client: Any) -> bool:

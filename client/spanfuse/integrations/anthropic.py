@@ -16,7 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-import anthropic
+try:
+    import anthropic
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra anthropic: pip install 'spanfuse[anthropic]'") from error
 
 from spanfuse.asked import Kind
 from spanfuse.integrations._bound import Bound, DropIn

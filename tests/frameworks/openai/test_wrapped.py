@@ -15,7 +15,8 @@ from spanfuse import Blocked
 from spanfuse.integrations import _stainless
 from spanfuse.integrations.openai import wrap_openai
 from spanfuse.testing import block, nudge
-from tests.frameworks.scripts import NUDGE, last_said
+from spanfuse.token_usage import field_of
+from tests.frameworks.scripts import NUDGE, SEARCH, last_said
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider, Raw, Reply, broken_off, failure
 
@@ -316,7 +317,7 @@ def test_a_failure_of_ours_lets_the_call_pass(
     def fails(*_: Any) -> Any:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr(_stainless, "asked", fails)
+    monkeypatch.setattr(_stainless, "read", fails)
     monkeypatch.setattr(_stainless, "tap", fails)
     client = sync_client(guard)
     assert client.chat.completions.create(**CHAT).choices[0].message.content == "All is well."
@@ -342,3 +343,18 @@ def test_a_task_that_is_cancelled_in_a_stream_ends_its_call(provider: FakeProvid
 
     in_a_loop(guard, use)
     assert len(guard.calls) == 1
+
+
+def test_a_conversation_that_the_provider_keeps_is_shown_to_the_guard(provider: FakeProvider, guard: Watched) -> None:
+    client = sync_client(guard)
+    provider.script(SEARCH)
+    first = client.responses.create(**RESPOND)
+    result = {"type": "function_call_output", "call_id": first.output[0].call_id, "output": "nothing found"}
+    wrap_openai(openai.OpenAI(), guard).responses.create(
+        model="gpt-4o-mini",
+        previous_response_id=first.id,
+        input=[result],  # type: ignore[list-item]
+    )
+    shown = guard.calls[1].asked.messages
+    assert [field_of(item, "type") for item in shown] == ["function_call", "function_call_output"]
+    assert provider.requests[1].body["input"] == [result]

@@ -12,10 +12,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import litellm
+try:
+    import litellm
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra litellm: pip install 'spanfuse[litellm]'") from error
 
-from spanfuse.asked import Kind, asked, nudged
-from spanfuse.integrations._bound import Bound, part_of, tell_cost
+from spanfuse.asked import Kind, nudged
+from spanfuse.integrations._bound import Bound, over, part_of, read
 from spanfuse.integrations._names import described
 from spanfuse.integrations.litellm.streams import is_stream, watched
 from spanfuse.integrations.litellm.whose import names_of, provider_of
@@ -111,7 +114,8 @@ def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Ca
 
     @functools.wraps(function)
     def synchronous(*args: Any, **kwargs: Any) -> Any:
-        call = _call(form, args[bound_to:], kwargs)
+        body = _body(form, args[bound_to:], kwargs)
+        call, ended = _call(form, body)
         call.begin()
         try:
             with part_of(call):
@@ -121,15 +125,16 @@ def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Ca
             call.end(error)
             raise
         if call.counted and is_stream(answer):
-            return watched(call, answer, _tell)
+            return watched(call, answer, ended)
         call.answered(answer)
         call.end()
-        _tell(call, answer)
+        ended(answer)
         return answer
 
     @functools.wraps(function)
     async def asynchronous(*args: Any, **kwargs: Any) -> Any:
-        call = _call(form, args[bound_to:], kwargs)
+        body = _body(form, args[bound_to:], kwargs)
+        call, ended = _call(form, body)
         await call.abegin()
         try:
             with part_of(call):
@@ -139,23 +144,29 @@ def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Ca
             await call.aend(error)
             raise
         if call.counted and is_stream(answer):
-            return watched(call, answer, _tell)
+            return watched(call, answer, ended)
         call.answered(answer)
         await call.aend()
-        _tell(call, answer)
+        ended(answer)
         return answer
 
     return asynchronous if inspect.iscoroutinefunction(function) else synchronous
 
 
-def _call(form: _Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> ModelCall:
+def _body(form: _Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments by name."""
+    return {**dict(zip(form.positional, args, strict=False)), **kwargs}
+
+
+def _call(form: _Form, body: Mapping[str, Any]) -> tuple[ModelCall, Callable[[Any], None]]:
+    """The call, and what is done with its answer once it has ended."""
     bound = _bound or Bound()
-    body = {**dict(zip(form.positional, args, strict=False)), **kwargs}
-    return bound.guard.call(**described(bound.guard, lambda: _asked(form.kind, body)))
+    call = bound.guard.call(**described(bound.guard, lambda: _asked(form.kind, body)))
+    return call, lambda answer: over(bound, call, form.kind, body, answer) if call.counted else None
 
 
 def _asked(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
-    return {**asked(kind, body), "provider": provider_of(body), **names_of(body)}
+    return {**read(kind, body), "provider": provider_of(body), **names_of(body)}
 
 
 def _nudged(
@@ -171,8 +182,3 @@ def _nudged(
     if place in kwargs:
         return args, {**kwargs, place: said}
     return (*args[:at], said, *args[at + 1 :]), kwargs
-
-
-def _tell(call: ModelCall, answer: Any) -> None:
-    if _bound is not None and call.counted:
-        tell_cost(_bound, call, answer)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from spanfuse.asked import Kind, asked, nudged
+from spanfuse.asked import Kind, nudged
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
-from spanfuse.integrations._bound import default_guard
+from spanfuse.integrations._bound import default_guard, read, remember
 from spanfuse.integrations._names import described
 from spanfuse.integrations.litellm.whose import provider_of, told_of
 from spanfuse.wire import EventStream
@@ -56,6 +56,12 @@ FOREVER_S: Final = 3600
 """`Retry-After` of a refusal that ends by no time of its own, seconds."""
 
 
+class _Underway(NamedTuple):
+    call: ModelCall
+    kind: Kind
+    data: dict[str, Any]
+
+
 class GuardHandler(CustomLogger):
     """A callback of LiteLLM's proxy.
 
@@ -66,7 +72,7 @@ class GuardHandler(CustomLogger):
     def __init__(self, guard: Guard | None = None) -> None:
         super().__init__()
         self._own = guard
-        self._underway: Bounded[str, ModelCall] = Bounded(MAX_UNDERWAY)
+        self._underway: Bounded[str, _Underway] = Bounded(MAX_UNDERWAY)
 
     @property
     def _guard(self) -> Guard:
@@ -85,7 +91,7 @@ class GuardHandler(CustomLogger):
         except Blocked as refusal:
             _refuse(refusal, call)
         if call.counted:
-            self._underway[str(data.get("litellm_call_id"))] = call
+            self._underway[str(data.get("litellm_call_id"))] = _Underway(call, kind, data)
         return {**data, **nudged(kind, data, call.nudge)} if call.nudge else data
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
@@ -109,13 +115,13 @@ class GuardHandler(CustomLogger):
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncIterator[Any]:
         """Read a stream along."""
-        call = self._underway.get(str(request_data.get("litellm_call_id")))
-        events = EventStream(call) if call is not None else None
+        found = self._underway.get(str(request_data.get("litellm_call_id")))
+        events = EventStream(found.call) if found is not None else None
         error: BaseException | None = None
         try:
             async for piece in response:
-                if call is not None and events is not None:
-                    (events.feed if isinstance(piece, bytes) else call.chunk)(piece)
+                if found is not None and events is not None:
+                    (events.feed if isinstance(piece, bytes) else found.call.chunk)(piece)
                 yield piece
         except GeneratorExit:
             raise
@@ -123,7 +129,9 @@ class GuardHandler(CustomLogger):
             error = failure
             raise
         finally:
-            await self._end(request_data.get("litellm_call_id"), error=error)
+            await self._end(
+                request_data.get("litellm_call_id"), error=error or (events.error if events is not None else None)
+            )
 
     async def async_log_success_event(
         self, kwargs: dict[str, Any], response_obj: Any, start_time: Any, end_time: Any
@@ -135,7 +143,7 @@ class GuardHandler(CustomLogger):
         headers = _headers_of(data)
         names = {**told_of(data), **_named(headers)}
         self._cap(names.get("session"), headers)
-        return {**asked(kind, data), "provider": provider_of(data), **names}
+        return {**read(kind, data), "provider": provider_of(data), **names}
 
     def _cap(self, session: str | None, headers: Mapping[str, str]) -> None:
         budget, steps = _first(headers, _BUDGET), _first(headers, _STEPS)
@@ -146,11 +154,12 @@ class GuardHandler(CustomLogger):
                 )
 
     async def _end(self, call_id: Any, response: Any = None, error: BaseException | None = None) -> None:
-        call = self._underway.pop(str(call_id), None)
-        if call is not None:
+        found = self._underway.pop(str(call_id), None)
+        if found is not None:
             if response is not None:
-                call.answered(response)
-            await call.aend(error)
+                found.call.answered(response)
+            await found.call.aend(error)
+            remember(found.kind, found.data, found.call)
 
 
 def _headers_of(data: Mapping[str, Any]) -> dict[str, str]:

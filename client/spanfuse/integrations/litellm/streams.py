@@ -16,7 +16,7 @@ from spanfuse.wire import EventStream
 if TYPE_CHECKING:
     from spanfuse.model_call import ModelCall
 
-Ended = Callable[["ModelCall", Any], None]
+Ended = Callable[[Any], None]
 
 
 def is_stream(answer: Any) -> bool:
@@ -30,7 +30,7 @@ def watched(call: ModelCall, stream: Any, ended: Ended) -> Any:
     Args:
         call: begun, and ended here.
         stream: of LiteLLM.
-        ended: called with the call and the stream once the call has ended.
+        ended: called with the stream once the call has ended.
     """
     reading = _Reading(call, ended)
     if isinstance(stream, GeneratorType):
@@ -78,13 +78,13 @@ class _Reading:
         """The stream is over."""
         if not self._waiting and not self._call.ended_ns:
             self._call.end(error or self._events.error)
-            self._ended(self._call, stream)
+            self._ended(stream)
 
     async def aend(self, stream: Any, error: BaseException | None = None) -> None:
         """The same, without blocking the event loop."""
         if not self._waiting and not self._call.ended_ns:
             await self._call.aend(error or self._events.error)
-            self._ended(self._call, stream)
+            self._ended(stream)
 
 
 def _pieces(reading: _Reading, stream: Iterator[Any]) -> Iterator[Any]:
