@@ -139,3 +139,30 @@ def test_a_provider_is_who_its_certificate_says_or_it_is_not_asked(
         monkeypatch.setenv("SSL_CERT_FILE", str(certificates.cafile))
         with Proxied(provider) as proxied:
             assert httpx.post(f"{proxied.url}{CHAT}", json=body()).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"the launch code\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: the launch code\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\nthe launch code\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\nthe launch code",
+        b"",
+    ],
+    ids=["no HTTP", "no length", "no chunks", "too short", "nothing"],
+)
+def test_what_is_no_answer_is_502_and_not_quoted(sent: bytes) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as garbled:
+
+        def answer() -> None:
+            connection, _ = garbled.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(sent)
+
+        threading.Thread(target=answer, daemon=True).start()
+        with Proxied(f"http://127.0.0.1:{garbled.getsockname()[1]}") as proxied:
+            got = httpx.post(f"{proxied.url}{CHAT}", json=body())
+    assert (got.status_code, got.json()["error"]["code"]) == (502, "spanfuse_provider_unreachable")
+    assert "launch" not in got.text

@@ -235,9 +235,9 @@ def _json(data: bytes) -> dict[str, Any]:
 def _unreachable(error: aiohttp.ClientError) -> Refusal:
     if isinstance(error, aiohttp.ServerTimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError):
         return refused(504, "provider_timeout", "The provider did not answer in time.", final=False)
-    return refused(
-        502, "provider_unreachable", f"The provider cannot be reached: {error or type(error).__name__}", final=False
-    )
+    # Of what was no HTTP only the kind: its text may quote what came.
+    why = str(error) if isinstance(error, aiohttp.ClientConnectionError) else type(error).__name__
+    return refused(502, "provider_unreachable", f"The provider cannot be reached: {why}.", final=False)
 
 
 def _busy(why: str) -> Refusal:
