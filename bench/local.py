@@ -12,7 +12,17 @@ from bench.peers.protocol import median_us
 from bench.report import Figure, Unmeasured
 from spanfuse import Guard
 
-_RULES = ("near", "drift", "stagnation", "velocity", "velocity.cost", "velocity.burn", "spend.idle", "spend.creep", "context")
+_RULES = (
+    "near",
+    "drift",
+    "stagnation",
+    "velocity",
+    "velocity.cost",
+    "velocity.burn",
+    "spend.idle",
+    "spend.creep",
+    "context",
+)
 """What is no exact repeat, cycle, cap or budget."""
 
 
