@@ -14,7 +14,7 @@ import nox
 nox.options.default_venv_backend = "uv|virtualenv"
 nox.options.reuse_venv = "yes"
 
-TESTS = ("pytest>=8.4", "pytest-timeout>=2.3", "uvicorn>=0.35", "httptools>=0.6")
+TESTS = ("pytest>=8.4", "pytest-timeout>=2.3", "uvicorn>=0.29", "httptools>=0.6")
 
 
 class Versions(NamedTuple):

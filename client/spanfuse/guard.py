@@ -380,6 +380,12 @@ class Guard(Actions):
         return self._feed.age_s
 
     @property
+    def may_wait(self) -> bool:
+        """Whether to let a call through may take time: for a ledger, for the leases of the fleet, or for somebody who is asked.
+        Where it may not, `begin` is as good in an event loop as `abegin`."""
+        return self.purse is not None or self._judge.probes.shared or self.tools.asks
+
+    @property
     def counters(self) -> Counts:
         """What was asked and answered in this process."""
         return self._counters.snapshot()._replace(unsigned=self._feed.unsigned)

@@ -88,6 +88,8 @@ class ToolPolicy:
         self._own = RuleList(self._rules, default)
         self._central = RuleList()
         self._central_enforced = False
+        self.asks: Final = ask is not None
+        """Whether somebody may be asked."""
         self._asking = Asking(ask, ask_timeout_s)
         self.denials: Final = Denials(on_denied, keep_arguments=keep_arguments)
         """What was denied."""

@@ -52,9 +52,9 @@ class GuardCallback(BaseCallbackHandler):
 
     def __init__(self, guard: Guard | None = None) -> None:
         self._guard = guard or default_guard()
-        # In asynchronous code: in a thread where a ledger is asked, which takes time. Else at once, which costs less, and
-        # a guarded client inside knows that it makes the same call.
-        self.run_inline = self._guard.purse is None
+        # In asynchronous code, which must not wait: in a thread. Else at once, which costs less, and lets a guarded client
+        # inside know that it makes the same call.
+        self.run_inline = not self._guard.may_wait
         self._roots: dict[UUID, UUID] = {}
         self._calls: dict[UUID, ModelCall] = {}
         self._tools: dict[UUID, ToolCall] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ from spanfuse import Blocked
 from spanfuse.integrations.langchain import GuardCallback, GuardMiddleware
 from spanfuse.testing import block, nudge
 from spanfuse.tool_denied import ToolDenied
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tool_policy import Question, ToolPolicy
 from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
@@ -210,3 +211,28 @@ def test_an_agent_that_does_the_same_again_and_again_is_stopped_without_a_server
         WAYS[way](agent, config)
     assert provider.calls == 3
     assert len(local.executed) == 3
+
+
+@pytest.mark.parametrize("made", [by_callback, by_middleware])
+def test_an_event_loop_goes_on_while_somebody_is_asked_about_a_tool(
+    provider: FakeProvider, made: Callable[[Watched], Any]
+) -> None:
+    """Whoever is asked answers only once the loop has gone on."""
+    provider.script(SEARCH, DONE)
+    opened, went_on = threading.Event(), threading.Event()
+
+    def ask(question: Question) -> bool:
+        opened.set()
+        return went_on.wait(10)
+
+    async def run(guard: Watched) -> None:
+        agent, config = made(guard)
+        asked = asyncio.create_task(agent.ainvoke(ASK, config))
+        while not opened.is_set():  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(0.001)
+        went_on.set()
+        await asked
+
+    with Watched(tools=ToolPolicy(ask=ask).ask("search")) as guard, guard.session("s"):
+        asyncio.run(run(guard))
+    assert [t.name for t in guard.executed] == ["search"]
