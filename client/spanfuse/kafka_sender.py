@@ -1,5 +1,5 @@
-"""Records to Kafka from a process that must not wait for it, with the extra `kafka`: an event loop and a producer of its own, in
-a daemon thread. Used by threads that may wait (those that send spans and reports), never by the agent's."""
+"""Records to Kafka from a process that must not wait for it, with the extra `kafka`: an event loop and a producer of its own,
+in a daemon thread. Used by threads that may wait (those that send spans and reports), never by the agent's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from spanfuse.subscribers.kafka import Connection
 
 try:
     from aiokafka import AIOKafkaProducer
-    from aiokafka.errors import KafkaError
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("spans and reports to Kafka need the extra kafka: pip install 'spanfuse[kafka]'") from error
 
@@ -46,6 +45,8 @@ class KafkaSender:
     """Writes messages, and says which have arrived. A forked child connects by itself with its first message.
 
     Args:
+        self.trouble = ""
+        """Why the last messages did not arrive; empty: they did."""
         brokers: `host:port`, several with commas; security as in `spanfuse.subscribers.kafka.Connection`.
 
     Raises:
@@ -83,17 +84,25 @@ class KafkaSender:
         Returns:
             For each message whether the broker has it.
         """
-        nothing = [False] * len(messages)
+        future: Future[list[BaseException | None]] | None = None
         try:
             future = self._submit(self._sent(topic, messages))
-        except RuntimeError:  # a thread cannot be started any more
-            return nothing
-        try:
-            return future.result(timeout_s)
-        except Exception as error:
-            future.cancel()
-            log.debug("messages to %s are lost: %r", topic, error)
-            return nothing
+            found = future.result(timeout_s)
+        except Exception as error:  # whatever it is: no thread can be started any more, nobody answers, …
+            if future is not None:
+                future.cancel()
+            found = [error] * len(messages)
+        self._tell(topic, next((error for error in found if error is not None), None))
+        return [error is None for error in found]
+
+    def _tell(self, topic: str, error: BaseException | None) -> None:
+        """One line for each outage, not for each attempt."""
+        trouble = "" if error is None else str(error) or type(error).__name__
+        if trouble and not self.trouble:
+            log.warning("Kafka %s: what is written to %s is lost: %s", self._connection.brokers, topic, trouble)
+        elif self.trouble and not trouble:
+            log.info("Kafka %s: what is written to %s arrives again", self._connection.brokers, topic)
+        self.trouble = trouble
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Disconnect, and end the thread, within `timeout_s` seconds; a later message connects anew."""
@@ -123,19 +132,12 @@ class KafkaSender:
             self._loop, self._producer, self._connecting = loop, None, asyncio.Lock()
         return self._loop
 
-    async def _sent(self, topic: str, messages: Sequence[Message]) -> list[bool]:
+    async def _sent(self, topic: str, messages: Sequence[Message]) -> list[BaseException | None]:
         producer = await self._connected()
         if topic not in producer.client.cluster.topics():
             await self._look_for(topic, producer)
-        futures = []
-        for key, value in messages:
-            try:
-                futures.append(await producer.send(topic, value, key=key))
-            except KafkaError as error:
-                log.debug("a message to %s is lost: %r", topic, error)
-                futures.append(_failed())
-        found = await asyncio.gather(*futures, return_exceptions=True)
-        return [not isinstance(one, BaseException) for one in found]
+        found = await asyncio.gather(*(_arrives(producer, topic, one) for one in messages), return_exceptions=True)
+        return [one if isinstance(one, BaseException) else None for one in found]
 
     async def _look_for(self, topic: str, producer: AIOKafkaProducer) -> None:
         """Asking for a topic by name before it exists could make it."""
@@ -171,10 +173,10 @@ class KafkaSender:
             await producer.stop()
 
 
-def _failed() -> asyncio.Future[Any]:
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.set_exception(ConnectionError("not taken"))
-    return future
+async def _arrives(producer: AIOKafkaProducer, topic: str, message: Message) -> None:
+    """Write a message; returns once the broker has it."""
+    key, value = message
+    await (await producer.send(topic, value, key=key))
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:

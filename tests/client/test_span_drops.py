@@ -151,3 +151,18 @@ def test_a_forked_child_counts_its_own() -> None:
             os._exit(dropped())
     """)
     assert run.stdout == f"{2 << 8} 5\n", run.stderr
+
+
+def test_kafka_that_is_away_is_said_once_and_why() -> None:
+    run = agent("""
+        from opentelemetry import trace
+        from spanfuse import instrument
+        from spanfuse.otel import flush
+        provider = instrument("kafka://127.0.0.1:9")
+        for _ in range(3):
+            trace.get_tracer("agent").start_span("x").end()
+            flush(20)
+        provider.shutdown()
+    """)
+    assert run.stderr.count("Kafka 127.0.0.1:9: what is written to otlp_spans is lost: ") == 1, run.stderr
+    assert run.stderr.count("\n") == 1, run.stderr
