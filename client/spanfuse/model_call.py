@@ -222,6 +222,8 @@ class ModelCall:
         if answer is not None:
             self.answer = answer
             if answer.output_tokens is None and answer.reply:  # a stream that told no usage, or was left early
+                if not self.estimate.tokens:
+                    self.guess()
                 self.taken.see(answer.reply)
             self.taken.answered(answer)
 

@@ -195,6 +195,14 @@ def test_a_stream_that_is_left_early_is_charged_what_came(provider: FakeProvider
     assert str(guard.said[0]).startswith("one two")
 
 
+def test_a_stream_that_tells_no_usage_is_charged_by_its_size(provider: FakeProvider, guard: Watched) -> None:
+    client = sync_client(guard)
+    asked: list[Any] = [{"role": "user", "content": "word " * 400}]
+    with guard.session("s"):
+        list(client.chat.completions.create(model="gpt-4o-mini", messages=asked, stream=True))
+    assert 500 <= guard.spent("s").tokens <= 520
+
+
 @pytest.mark.parametrize("leave", ["close", "with", "exception"])
 def test_a_stream_ends_when_it_is_closed(provider: FakeProvider, guard: Watched, leave: str) -> None:
     stream = sync_client(guard).chat.completions.create(**CHAT, stream=True)
