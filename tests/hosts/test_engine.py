@@ -183,7 +183,7 @@ def test_a_breaker_whose_cooldown_is_over_is_shown_as_half_open_and_told_as_it_w
         assert described is not None
         assert described["decision"]["state"] == state
     present, _ = host.engine.work.board.follow()
-    assert [b'"state":"open"' in told for told in present] == [True, False]
+    assert [b'"state":"open"' in told for told in present] == [False, True, False]
 
 
 def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened(

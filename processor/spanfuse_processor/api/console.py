@@ -1,4 +1,4 @@
-"""What the API, and through it the command line and the page, needs of a host. Embedded or over Kafka, the answers are alike."""
+"""What the API, and through it the command line and the page, needs of a host, embedded or over Kafka."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ class Explanation(Record):
     """Whether anything is known of it; if not, the rules are told as for one that has done nothing yet."""
     decision: Decision | None = None
     """What stands against it; none: nothing."""
+    others: tuple[Decision, ...] = ()
+    """For a session: what stands against its agent, its user, its team, or all, and stops its calls as well."""
     rules: tuple[RuleView, ...] = ()
-    """Each rule on its own, those that stand first, then those nearest to their threshold."""
+    """Each rule and each budget that holds for it, those of its agent, user, team and all included: what stands first, then
+    what is nearest to its threshold."""
     policy_epoch: int = 0
     """Epoch of the policy by which it is told."""
 
@@ -91,8 +94,8 @@ class DryRun(Record):
 class Console(Protocol):
     """The host, as operators see it.
 
-    Any method may raise `UnavailableError` (503: a store or broker is away), `QueryError` (400: what was asked for cannot be)
-    or another `SpanfuseError` (409: it is not possible here). Times are nanoseconds since the Unix epoch, money is nano-dollars.
+    Any method may raise `UnavailableError` (503: a store or broker is away), `QueryError` (400: it cannot be asked for) or
+    another `SpanfuseError` (409: it is not possible here). Times are nanoseconds since the Unix epoch, money is nano-dollars.
     """
 
     @property
@@ -175,6 +178,6 @@ class Console(Protocol):
     def events(self, last_id: str = "") -> tuple[Iterable[bytes], Listener]:
         """All that happens, as server-sent events with ids, from behind `last_id` on, and a listener for what is to come.
 
-        Events: `decision`, `detection`, `policy`, `audit` (an order about a budget), `sessions` (`{"changed": [ids]}`, at most
-        one a second). An id that is not known any more, as before a restart, gives one event `anew`: load what is shown again.
+        Events: `decision`, `detection`, `policy`, `audit` (an order about a budget), `sessions` (at most one a second:
+        `{"changed": [ids], "more": false}`). An id that is not known any more, as before a restart, gives one event `anew`: load what is shown again.
         """

@@ -56,6 +56,8 @@ class Outcome:
     """The sessions whose state changed."""
     orders: list[Ordered] = field(default_factory=list)
     """What became of orders about budgets."""
+    steps: list[Call] = field(default_factory=list)
+    """The calls that counted, and such as had counted without their content, which has come now."""
 
     def counts(self) -> dict[str, int]:
         """What hosts count of calls."""
@@ -276,6 +278,7 @@ class Pipeline:
                 return True
             session.recent.add(counted)
         out.counted += 1
+        out.steps.append(call)
         count(session, call)
         if call.kind == "llm":
             self._spend(session, call, out)
@@ -295,6 +298,7 @@ class Pipeline:
         if not known.bare or call.content == "structure":
             return
         known.bare = False
+        out.steps.append(call)
         turn = fold(session, call.model_copy(update={"cost_nano_usd": 0}), self._book)
         self._judge(session, turn, self._watching(turn.rules, counted=True)[sight(session, turn)], out)
 

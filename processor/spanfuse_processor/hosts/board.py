@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from spanfuse_processor.exporters.events import EventLog
 from spanfuse_processor.exporters.hub import Hub, Listener, frame
 from spanfuse_schemas import Decision, Detection, PolicyNotice
 from spanfuse_schemas.decision import State
@@ -27,11 +28,12 @@ class Board:
 
     Args:
         decisions: those that stand at the start.
-        hub: gets the news.
+        hub: gets the news, as Guards hear them.
+        events: gets them as well; default: one of its own.
     """
 
-    def __init__(self, decisions: Iterable[Decision], hub: Hub) -> None:
-        self._hub = hub
+    def __init__(self, decisions: Iterable[Decision], hub: Hub, events: EventLog | None = None) -> None:
+        self._hub, self._events = hub, events or EventLog()
         self._open = {d.key: _Standing(d, hub.frame("decision", d.to_json())) for d in decisions}
         self._policy = b""
         self.untold = 0
@@ -60,20 +62,26 @@ class Board:
         """Take in what was decided, and publish it: decisions first, since somebody waits for them."""
         for decision in decisions:
             self._open.pop(decision.key, None)
-            told = self._hub.frame("decision", decision.to_json())
+            data = decision.to_json()
+            told = self._hub.frame("decision", data)
             if decision.action != "allow":
                 self._open[decision.key] = _Standing(decision, told)
             self._hub.tell(told)
+            self._events.publish("decision", data)
         for detection in detections:
-            self._hub.publish("detection", detection.to_json())
+            data = detection.to_json()
+            self._hub.publish("detection", data)
+            self._events.publish("detection", data)
         while len(self._open) > MAX_OPEN:
             del self._open[next(iter(self._open))]
             self.untold += 1
 
     def govern(self, notice: PolicyNotice) -> None:
         """Publish the policy in force."""
-        self._policy = self._hub.frame("policy", notice.to_json())
+        data = notice.to_json()
+        self._policy = self._hub.frame("policy", data)
         self._hub.tell(self._policy)
+        self._events.publish("policy", data)
 
     def follow(self) -> tuple[list[bytes], Listener]:
         """The whole present as events, `ready` last, and a listener that is told of every change from now on.

@@ -6,6 +6,7 @@ It needs no services: `spanfuse up` on a laptop, in CI, or for a small team.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import signal
 import time
@@ -13,26 +14,33 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from spanfuse_processor.api.app import create_app
+from spanfuse_processor.api.console import OverlayNotice
 from spanfuse_processor.config import Config
+from spanfuse_processor.config.overlay import Overlay
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.hosts.collector import spare_the_collector
+from spanfuse_processor.hosts.console import EmbeddedConsole
 from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
+from spanfuse_processor.hosts.overlaid import PolicyOrder, overlaid
 from spanfuse_processor.hosts.reload import notice_of, on_hangup
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.hosts.upkeep import AT_ONCE
+from spanfuse_processor.hosts.views import Views
+from spanfuse_processor.hosts.workspace import Workspace
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import ExportResult, Exports
 from spanfuse_processor.otlp.receiver import OtlpReceiver
 from spanfuse_processor.serving import HttpServer
-from spanfuse_schemas import BudgetOrder, Decision
+from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +50,10 @@ API_GRACE_S: Final = 1.0
 """How long the API's answers may take when the host stops, seconds."""
 CHECKPOINT_INTERVAL_S: Final = 1.0
 EXPIRY_INTERVAL_S: Final = 10.0
+TOLD_INTERVAL_S: Final = 1.0
+"""How often those who watch are told which sessions have changed, seconds."""
+MAX_TOLD: Final = 1_000
+"""Sessions that are named then; of more, that there are."""
 TICK_INTERVAL_S: Final = 1.0
 """How often it is looked for budgets whose period is over, seconds; Guards know it by themselves."""
 MAX_UNKNOWN_MODELS: Final = 20
@@ -56,7 +68,10 @@ class EmbeddedHost:
     """
 
     def __init__(self, config: Config) -> None:
-        self._config = config
+        self.file = self._config = config
+        """What the configuration file says."""
+        self._policy_order: PolicyOrder | None = None
+        self.console = EmbeddedConsole(self)
         self._hub = Hub(keys=config.service.keys())
         self._tasks: list[asyncio.Task[None]] = []
         self._engine: Engine | None = None
@@ -101,6 +116,10 @@ class EmbeddedHost:
         self._started = time.monotonic()
         store = Store(self._config.extensions.storage.path)
         try:
+            laid = store.policy_order()
+            self._policy_order = PolicyOrder.from_json(laid) if laid else None
+            self._config = overlaid(self.file, self._policy_order)
+            self.policy = notice_of(self._config.policy(), self.policy)
             self._engine = Engine(self._config, store, self._hub)
         except BaseException:
             store.close()
@@ -116,21 +135,48 @@ class EmbeddedHost:
             (CHECKPOINT_INTERVAL_S, self._checkpoint),
             (EXPIRY_INTERVAL_S, self._expire),
             (TICK_INTERVAL_S, self._tick),
+            (TOLD_INTERVAL_S, self._tell_changed),
         ]
         self._tasks = [
             asyncio.create_task(every(interval_s, each), name=f"embedded-{each.__name__}") for interval_s, each in work
         ]
         if self._ledger is not None:
-            await self._ledger.publish()
+            await self._ledger.follow(self._config.policy())
             self._tasks.append(asyncio.create_task(self._ledger.run(), name="embedded-ledger"))
         self.ready = True
 
     async def govern(self, config: Config) -> None:
-        """Make the rules, budgets and mode of another configuration those in force.
+        """Make the rules, budgets and mode of another configuration those in force, with what is laid over it still.
 
         Raises:
             UnavailableError: the storage failed; they are in force, but not all that stands was looked at.
         """
+        self.file, before = config, self._policy_order is not None and self._policy_order.holds(self.file)
+        if before and self._policy_order is not None and not self._policy_order.holds(config):
+            log.warning("the configuration file has changed: what an operator had laid over it holds no longer")
+        await self._govern(overlaid(config, self._policy_order))
+
+    async def lay_over(self, overlay: Overlay, actor: str, reason: str) -> PolicyNotice:
+        """Lay sections over the configuration file, until what it says changes; none: take them away.
+
+        Raises:
+            UnavailableError: the storage failed; nothing is changed, or not all that stands was looked at.
+        """
+        order = PolicyOrder.of(overlay, self.file, actor, reason, time.time_ns())
+        config = overlaid(self.file, order)
+        self.work.store.keep_policy_order(order.to_json())
+        self._policy_order = order
+        log.warning(
+            "%s has laid over the configuration: %s", actor or "an operator", ", ".join(order.overlay) or "nothing"
+        )
+        await self._govern(config)
+        return self.policy
+
+    def overlay(self) -> OverlayNotice | None:
+        """What was laid over the configuration file last."""
+        return self._policy_order.notice(self.file) if self._policy_order is not None else None
+
+    async def _govern(self, config: Config) -> None:
         self._config, policy = config, config.policy()
         self.policy = notice_of(policy, self.policy)
         self._running.work.board.govern(self.policy)
@@ -148,6 +194,8 @@ class EmbeddedHost:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
         self._hub.close()
+        if self._engine is not None:
+            self._engine.work.events.hub.close()
         if self._api is not None:
             await self._api.stop(API_GRACE_S)
         if self._engine is not None:
@@ -183,8 +231,30 @@ class EmbeddedHost:
         found = await looked_up((scope for scope in booked if scope not in known), lambda s: views.accounts(s, now_ns))
         return booked, [*rows, *(row for more in found.values() for row in more)]
 
+    async def _tell_changed(self) -> None:
+        changed = self.work.changed
+        if changed:
+            told = {"changed": list(islice(changed, MAX_TOLD)), "more": len(changed) > MAX_TOLD}
+            self.work.changed = set()
+            self.work.events.publish("sessions", json.dumps(told).encode())
+
     async def _tick(self) -> None:
         self._running.upkeep.tick(time.time_ns())
+
+    @property
+    def live(self) -> bool:
+        """Whether all that it does from time to time goes on."""
+        return not any(task.done() for task in self._tasks)
+
+    @property
+    def work(self) -> Workspace:
+        """The state."""
+        return self._running.work
+
+    @property
+    def views(self) -> Views:
+        """What people are shown of the state."""
+        return self._running.views
 
     @property
     def _running(self) -> Engine:

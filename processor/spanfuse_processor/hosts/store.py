@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,8 +16,11 @@ from typing import Any, Final
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.exporters.readmodel.facts import Facts
+from spanfuse_processor.exporters.readmodel.sqlite import SqliteReadModel
 from spanfuse_processor.hosts.database import open_database
-from spanfuse_schemas import Decision, Detection
+from spanfuse_processor.hosts.recent_calls import RecentCalls
+from spanfuse_schemas import Call, Decision, Detection
 from spanfuse_schemas.budget import Audited
 
 MAX_DETECTIONS: Final = 10_000
@@ -26,6 +29,8 @@ MAX_DEAD_LETTERS: Final = 1_000
 """Dead letters kept; the oldest go first."""
 MAX_LETTER_BYTES: Final = 64 * 1024
 """Bytes kept of a dead letter; with the limit above 64 MB at most."""
+MAX_POLICY_ORDERS: Final = 1_000
+"""Orders about the policy that are kept, for the record."""
 MAX_ENDED: Final = 10_000
 """Sessions that are over and whose epoch is remembered: as many as a Guard remembers, which obeys higher epochs only."""
 
@@ -69,6 +74,10 @@ class Changes:
     """Scopes whose state has changed, and until when each is to be remembered, nanoseconds since the Unix epoch."""
     audited: Iterable[Audited] = ()
     """What became of operators' orders about budgets; kept for good."""
+    facts: Facts = field(default_factory=Facts)
+    """What people are shown of it."""
+    calls: Sequence[Call] = ()
+    """Calls that counted, kept for a while."""
 
 
 class Store:
@@ -88,6 +97,10 @@ class Store:
         self._database = open_database(path)
         self._path = path
         self._db = self._database.connection
+        self.shown = SqliteReadModel(self._db, self._database.another if path else None, self._speaking)
+        """What people are shown."""
+        self.recent = RecentCalls(self._db, self._database.another if path else None, self._speaking)
+        """The last calls."""
 
     def load(self, session: str) -> bytes | None:
         """The snapshot of a session; none if it is not known."""
@@ -120,6 +133,10 @@ class Store:
                 self._trim("detections", MAX_DETECTIONS)
             self._db.executemany("INSERT INTO audit (audited) VALUES (?)", [(a.to_json(),) for a in changes.audited])
             self._db.executemany(_ADD, [(name, min(n, MAX_INT64)) for name, n in changes.counts.items() if n])
+            if changes.facts:
+                self.shown.write(changes.facts)
+            if changes.calls:
+                self.recent.add(changes.calls, changes.at_ns)
 
     def _keep(self, decision: Decision) -> None:
         if decision.action == "allow":
@@ -184,7 +201,7 @@ class Store:
             ).fetchall()
         return [row[0].decode("utf-8", "surrogatepass") for row in rows]
 
-    def forget(self, sessions: Iterable[str], closed: Iterable[Decision], counts: Mapping[str, int]) -> None:
+    def forget(self, sessions: Sequence[str], closed: Iterable[Decision], counts: Mapping[str, int]) -> None:
         """Delete sessions that are over, and keep the epochs of those that Guards were told about.
 
         Args:
@@ -201,6 +218,7 @@ class Store:
                 session = decision.key.partition(":")[2]
                 self._db.execute(_ENDED_AT, (decision.epoch, key_of(session)))
             self._db.executemany("DELETE FROM sessions WHERE session = ?", keys)
+            self.shown.forget(sessions)
             self._trim("ended", MAX_ENDED)
             self._db.executemany(_ADD, list(counts.items()))
 
@@ -224,6 +242,18 @@ class Store:
         with self._speaking():
             rows = self._db.execute("SELECT audited FROM audit ORDER BY seq DESC LIMIT ?", (limit,)).fetchall()
         return [row[0] for row in rows]
+
+    def policy_order(self) -> bytes | None:
+        """What was laid over the configuration last, as JSON."""
+        with self._speaking():
+            row = self._db.execute("SELECT policy_order FROM policy_orders ORDER BY seq DESC LIMIT 1").fetchone()
+        return row[0] if row else None
+
+    def keep_policy_order(self, order: bytes) -> None:
+        """Keep what was laid over the configuration; those before it stay, for the record."""
+        with self._transaction():
+            self._db.execute("INSERT INTO policy_orders (policy_order) VALUES (?)", (order,))
+            self._trim("policy_orders", MAX_POLICY_ORDERS)
 
     def last_scope_epoch(self, scope: str) -> int:
         """The epoch that Guards may know of a scope that starts afresh; 0 if they know none."""

@@ -10,8 +10,11 @@ from typing import Final
 from spanfuse_processor.config import Config
 from spanfuse_processor.core.pipeline import Outcome, Pipeline
 from spanfuse_processor.core.scopes.stage import ScopeOutcome, ScopeStage
+from spanfuse_processor.exporters.events import EventLog
 from spanfuse_processor.exporters.hub import Hub
+from spanfuse_processor.exporters.readmodel.facts import Facts
 from spanfuse_processor.hosts.board import Board
+from spanfuse_processor.hosts.facts import facts_of, rows_of, scope_facts
 from spanfuse_processor.hosts.live import LiveScopes, LiveSessions
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.telemetry import Counters
@@ -36,7 +39,11 @@ class Workspace:
         """Since the store was made, restarts included."""
         self.sessions = LiveSessions(store, self.counters)
         self.scopes = LiveScopes(store, self.counters)
-        self.board = Board(store.decisions(), hub)
+        self.events = EventLog()
+        """All that happens, for those who watch."""
+        self.changed: set[str] = set()
+        """Sessions that have changed since those who watch were told."""
+        self.board = Board(store.decisions(), hub, self.events)
         self.pipeline = Pipeline(config.policy())
         self.stage = ScopeStage(config.policy())
         self.due: dict[str, int] = {}
@@ -68,12 +75,24 @@ class Workspace:
         decisions, detections = first.decisions + second.decisions, first.detections + second.detections
         scopes = [(state, at_ns + self.stage.kept_ns(state)) for state in second.touched.values()]
         audited = [ordered.audited() for ordered in (*first.orders, *second.orders)]
-        self.store.commit(Changes(first.touched.values(), decisions, detections, counts, at_ns, scopes, audited))
+        facts = self._facts(first, second)
+        self.store.commit(
+            Changes(first.touched.values(), decisions, detections, counts, at_ns, scopes, audited, facts, first.steps)
+        )
         self._note_due(first, second)
         self.sessions.committed()
         self.scopes.committed()
         self.counters.add(counts)
         self.board.tell(decisions, detections)
+        self.changed.update(row.session for row in facts.rows)
+        for one in audited:
+            self.events.publish("audit", one.to_json())
+
+    def _facts(self, first: Outcome, second: ScopeOutcome) -> Facts:
+        mode = self.pipeline.policy.mode
+        facts = scope_facts(second, mode, facts_of(first, mode))
+        facts.rows = rows_of(first.touched.values())
+        return facts
 
     def rolled_back(self) -> None:
         """Work has failed: the store is the truth for all that it has loaded."""

@@ -87,9 +87,9 @@ class ScopeStage:
             out.touched[charge.scope] = state
             state.add(charge)
             if shares or state.blocked is not None:
-                self._account(state, charge, shares, self._rules(kind, name), out)
+                self._account(state, charge, shares, self.rules(kind, name), out)
             else:
-                decision = self._judge(state, charge, self._rules(kind, name), out)
+                decision = self._judge(state, charge, self.rules(kind, name), out)
                 if decision is not None:
                     out.decisions.append(decision)
             if charge.told and kind == "global":
@@ -137,7 +137,7 @@ class ScopeStage:
         return out
 
     def _cover(self, state: ScopeState, now_ns: int, out: ScopeOutcome) -> None:
-        rules = self._rules(state.kind, state.name)
+        rules = self.rules(state.kind, state.name)
         found = coverage.look(state, now_ns, rules)
         if found is not None and is_told(state, found, now_ns, rules.breaker.cooldown_s):
             out.detections.append(_spent(state, now_ns, found, f"@{now_ns}"))
@@ -184,7 +184,7 @@ class ScopeStage:
         """How long a scope is remembered without a call, nanoseconds."""
         return int(state.kept_s(self._policy.idle_timeout_s) * 1e9)
 
-    def _rules(self, kind: str, name: str) -> Rules:
+    def rules(self, kind: str, name: str) -> Rules:
         """Settings for an agent or a team by its name; the other scopes are many agents' and have the general ones."""
         return self._book.of(name if kind == "agent" else "", name if kind == "team" else "")
 

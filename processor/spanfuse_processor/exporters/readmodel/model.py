@@ -28,8 +28,8 @@ MAX_PAGE: Final = 1_000
 
 Sort = Literal["last", "cost", "calls", "tokens", "detections"]
 """What a list of sessions is sorted by; the highest come first."""
-SeriesKind = Literal["global", "agent", "model", "user", "team"]
-"""Whose sums; the name of `global` is `*`."""
+SeriesKind = Literal["global", "agent", "model", "team"]
+"""Whose sums; the name of `global` is `*`. Not of users: there may be a million."""
 
 
 class SessionRow(Record):
@@ -69,6 +69,8 @@ class SessionRow(Record):
     """Why, for people."""
     expires_at_ns: int | None = None
     """When an open breaker becomes half-open; none: not by itself."""
+    lapses: bool = False
+    """From `expires_at_ns` on nothing stands: the period of a budget is over."""
     epoch: int = 0
     """Epoch of its breaker."""
     would_block: int = 0
@@ -209,18 +211,9 @@ class ReadModel(Protocol):
     async def history(self, key: str, limit: int = MAX_HISTORY) -> list[Decision]:
         """What was decided about a key, newest first."""
 
-    async def series(self, kind: SeriesKind, name: str, minutes: int, now_ns: int) -> list[MinuteRow]:
+    async def series(self, kind: SeriesKind, name: str, minutes: int) -> list[MinuteRow]:
         """The last minutes, oldest first, one row each, the running one last.
 
         Args:
             minutes: 1 to `MAX_MINUTES`.
         """
-
-    async def state(self, session: str) -> bytes | None:
-        """The snapshot of a session's state; none if it is not known."""
-
-    async def scope(self, key: str) -> bytes | None:
-        """The snapshot of a scope's state, such as of `agent:research`; none if it is not known."""
-
-    async def scopes(self, kind: str, limit: int) -> list[bytes]:
-        """Snapshots of the scopes of a kind, those last at work first."""
