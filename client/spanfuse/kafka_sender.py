@@ -45,8 +45,6 @@ class KafkaSender:
     """Writes messages, and says which have arrived. A forked child connects by itself with its first message.
 
     Args:
-        self.trouble = ""
-        """Why the last messages did not arrive; empty: they did."""
         brokers: `host:port`, several with commas; security as in `spanfuse.subscribers.kafka.Connection`.
 
     Raises:
@@ -55,6 +53,8 @@ class KafkaSender:
 
     def __init__(self, brokers: str | None = None) -> None:
         self._connection = Connection(brokers, client_id="spanfuse-agent").resolved()
+        self.trouble = ""
+        """Why the last messages did not arrive; empty: they did."""
         self._begin()
         if hasattr(os, "register_at_fork"):
             begin = weakref.WeakMethod(self._begin)
