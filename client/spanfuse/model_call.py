@@ -14,7 +14,8 @@ from spanfuse.taken import Taken
 from spanfuse.verdict import ALLOWED, Verdict
 
 if TYPE_CHECKING:
-    from spanfuse.answers import Answer, Gathered
+    from spanfuse.answers import Answer
+    from spanfuse.gathered import Gathered
     from spanfuse.guard import Guard
     from spanfuse.ledger.amounts import Amounts
     from spanfuse.reservation import Reservation
@@ -109,7 +110,7 @@ class ModelCall:
         """Add a piece of a stream, as the provider's client gives it."""
         try:
             if self._gathered is None:
-                from spanfuse.answers import Gathered
+                from spanfuse.gathered import Gathered
 
                 self._gathered = Gathered()
             self._gathered.add(piece)
