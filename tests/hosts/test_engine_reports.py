@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from spanfuse_processor.hosts.replay import replay_files
+from spanfuse_schemas import Policy
 from tests.hosts.test_engine import Host
 from tests.support.recorded import START_NS, chat_span, request
 from tests.support.reports import report
@@ -133,3 +135,13 @@ def test_guards_that_know_nothing_new_are_told_apart(host: Host) -> None:
     shown = host.engine.views.guards(START_NS + 60 * SECOND)
     assert shown["reporting"] == {"ready": 3, "stale": 1}
     assert host.engine.views.guards(START_NS + 3600 * SECOND)["reporting"] == {}
+
+
+def test_a_replay_compares_what_was_recorded_of_both(tmp_path: Path) -> None:
+    """By the clock of the recording: nothing is said of its last minute."""
+    spans = [chat_span(i, [("user", f"question {i}")], at=at) for i, at in enumerate((1, 200, 400))]
+    (tmp_path / "r.json").write_bytes(
+        report(10, until_ns=START_NS + 5 * SECOND) + b"\n" + b"\n".join(json.dumps(request(s)).encode() for s in spans)
+    )
+    found = replay_files(Policy(), [tmp_path / "r.json"]).scopes
+    assert {(scope.scope, scope.rule) for scope in found} == {("agent:recorded", "coverage"), ("global:*", "coverage")}
