@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Final
 
-from spanfuse_processor.errors import QueryError
+from spanfuse_processor.exporters.readmodel.cursor import next_of, place_of
 from spanfuse_processor.exporters.readmodel.facts import MINUTE_NS, Facts, Owner, Sums, numbered, series_of, valid
 from spanfuse_processor.exporters.readmodel.model import (
     MAX_HISTORY,
@@ -162,13 +162,15 @@ class SqliteReadModel:
         where, values = _narrowed(query)
         if query.cursor:
             where.append(f"({column}, session) < (:at, :behind)")
-            values["at"], values["behind"] = _cursor(query.cursor)
+            values["at"], values["behind"] = place_of(query.cursor)
         sql = f"{_ROW} WHERE {' AND '.join(where) or '1'} ORDER BY {column} DESC, session DESC LIMIT {query.limit + 1}"
         found = await self._asked(sql, values | {"now": self._clock()})
         rows = [_row(values) for values in found]
         page = tuple(rows[: query.limit])
         more = len(rows) > query.limit
-        return SessionPage(sessions=page, next=_next(page[-1], column, found[len(page) - 1][0]) if more else "")
+        return SessionPage(
+            sessions=page, next=next_of(getattr(page[-1], column), found[len(page) - 1][0]) if more else ""
+        )
 
     async def session(self, session: str) -> SessionRow | None:
         """One session."""
@@ -196,14 +198,14 @@ class SqliteReadModel:
         if query.since_ns:
             where, values["since"] = [*where, f"{_IN_JSON.format('at_ns')} >= :since"], query.since_ns
         if query.cursor:
-            where, values["at"] = [*where, "seq < :at"], _number(query.cursor)
+            where, values["at"] = [*where, "seq < :at"], place_of(query.cursor)[0]
         narrowed = " AND ".join(where) or "1"
         sql = f"SELECT seq, detection FROM detections WHERE {narrowed} ORDER BY seq DESC LIMIT {query.limit + 1}"
         found = await self._asked(sql, values)
         page = found[: query.limit]
         return DetectionPage(
             detections=tuple(Detection.from_json(data) for _, data in page),
-            next=str(page[-1][0]) if len(found) > query.limit else "",
+            next=next_of(page[-1][0], b"seq") if len(found) > query.limit else "",
         )
 
     async def history(self, key: str, limit: int = MAX_HISTORY) -> list[Decision]:
@@ -271,28 +273,6 @@ def _keep_last_of(db: sqlite3.Connection, table: str, column: str, of: bytes, ke
         f"(SELECT seq FROM {table} WHERE {column} = :of ORDER BY seq DESC LIMIT 1 OFFSET {keep})",
         {"of": of},
     )
-
-
-def _next(row: SessionRow, column: str, key: bytes) -> str:
-    return f"{getattr(row, column)}-{key.hex()}"
-
-
-def _cursor(text: str) -> tuple[int, bytes]:
-    number, _, key = text.partition("-")
-    try:
-        return _number(number), bytes.fromhex(key)
-    except ValueError:
-        raise _no_cursor() from None
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 19):
-        raise _no_cursor()
-    return int(text)
-
-
-def _no_cursor() -> QueryError:
-    return QueryError("the cursor is none of this list")
 
 
 def _key(name: str) -> bytes:
