@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from spanfuse.table import DecisionTable
 
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from spanfuse.subscribers.base import Subscriber
     from spanfuse_schemas import Decision, PolicyNotice
     from spanfuse_schemas.signing import Keyring
+
+_LOOK_S: Final = 0.01
 
 FeedState = Literal["new", "connecting", "ready", "stale", "closed"]
 
@@ -68,8 +71,15 @@ class Feed:
             self.subscriber.close()
 
     def wait_ready(self, timeout_s: float) -> bool:
-        """Wait until all present decisions are known; whether they are."""
-        return self._ready.wait(timeout_s)
+        """Wait until all present decisions are known, and are not stale, as after a function was frozen; whether it is so."""
+        deadline = time.monotonic() + timeout_s
+        while self._ready.wait(max(0.0, deadline - time.monotonic())):
+            if not self.stale():
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(_LOOK_S)
+        return False
 
     def after_fork(self) -> None:
         """What is known is kept; threads, sockets and locks are the parent's."""

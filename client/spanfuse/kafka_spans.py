@@ -14,7 +14,7 @@ from spanfuse.counters import SPANS_DROPPED
 from spanfuse.kafka_sender import MAX_MESSAGE_BYTES, KafkaSender, Message
 from spanfuse_schemas.topics import OTLP_SPANS
 
-CLOSE_S: Final = 1.0
+CLOSE_S: Final = 0.5
 """How long disconnecting may take, seconds."""
 
 

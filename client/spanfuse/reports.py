@@ -13,6 +13,7 @@ import os
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
@@ -30,20 +31,20 @@ MAX_INTERVAL_S: Final = 60.0
 """The same while the receiver is away."""
 SEND_S: Final = 3.0
 """Longest time that sending one may take, seconds."""
-EXIT_S: Final = 2.0
-"""Longest time that the last ones may take when the process exits, seconds."""
+CLOSE_S: Final = 1.0
+"""Longest time that closing waits for the last one, seconds."""
 MAX_NAMES: Final = 100
 """Agents, by team, of one report; calls of further ones count for all together alone."""
 _TOTALS: Final = ("nudged", "probes", "denied", "errors", "unsigned")
 _NOTHING: Final = Counters().snapshot()
 
-log = logging.getLogger("spanfuse")
 _TROUBLE: Final = {
     "away": "reports of this Guard do not arrive: the receiver of logs is away; they wait",
     "refused": "reports of this Guard are refused: no logs are taken there; SPANFUSE_REPORT_URL says where they go, or off",
 }
 """What is logged, once until one is taken."""
 
+log = logging.getLogger("spanfuse")
 _reporters: WeakSet[Reporter] = WeakSet()
 _drops_told = Tally()
 
@@ -90,7 +91,7 @@ class Reporter:
                 self._open()
                 if self._transport is not None and self._thread is None:
                     thread = threading.Thread(
-                        target=self._run, args=(self._stop,), name="spanfuse-reports", daemon=True
+                        target=self._run, args=(self._transport, self._stop), name="spanfuse-reports", daemon=True
                     )
                     thread.start()
                     self._thread = thread
@@ -115,39 +116,37 @@ class Reporter:
                 key = "", ""
             self._calls[key] = self._calls.get(key, 0) + 1
 
-    def flush(self, timeout_s: float = EXIT_S) -> bool:
+    def flush(self, timeout_s: float = road.EXIT_S) -> bool:
         """Report now, as before a serverless function is frozen; whether all was taken, within the time, seconds."""
         self.start()
-        if self._transport is None:
-            return True
-        deadline = time.monotonic() + timeout_s
-        # One that still waits, and what has come since.
-        return all(self._turn(max(0.05, deadline - time.monotonic())) for _ in range(2))
+        transport = self._transport
+        return transport is None or _within(timeout_s, lambda: self._rest(transport, timeout_s))
 
-    def close(self, timeout_s: float = 1.0) -> None:
-        """Report once more, and end the thread."""
+    def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Have the thread report once more and end; it is waited for `timeout_s` seconds."""
         with self._lock:
-            thread, self._thread = self._thread, None
+            thread, self._thread, self._transport = self._thread, None, None
             stop, self._stop = self._stop, threading.Event()
-        if thread is None:
-            return
         stop.set()
-        self._turn(timeout_s)
-        transport, self._transport = self._transport, None
-        if transport is not None:
-            transport.close()
-        thread.join(timeout_s)
+        if thread is not None:
+            thread.join(timeout_s)
 
-    def _run(self, stop: threading.Event) -> None:
+    def _run(self, transport: road.Transport, stop: threading.Event) -> None:
         pause_s = self._interval_s
         while not stop.wait(pause_s):
-            taken = self._turn(SEND_S)
+            taken = self._turn(transport, SEND_S)
             pause_s = self._interval_s if taken else min(pause_s * 2, MAX_INTERVAL_S)
+        self._rest(transport, road.EXIT_S)
+        transport.close()
 
-    def _turn(self, timeout_s: float) -> bool:
+    def _rest(self, transport: road.Transport, timeout_s: float) -> bool:
+        """Send a report that still waits, and then what has come since."""
+        deadline = time.monotonic() + timeout_s
+        return all(self._turn(transport, max(0.05, deadline - time.monotonic())) for _ in range(2))
+
+    def _turn(self, transport: road.Transport, timeout_s: float) -> bool:
         """Send the report that waits, else one of what has changed since; whether nothing waits any more."""
-        transport = self._transport
-        if transport is None or not self._sending.acquire(timeout=timeout_s):
+        if not self._sending.acquire(timeout=timeout_s):
             return False
         try:
             if self._pending is None:
@@ -205,11 +204,26 @@ def _new_drops() -> int:
     return new
 
 
+def _within(timeout_s: float, work: Callable[[], bool]) -> bool:
+    """Do it in a thread, since name servers, unlike sockets, have no time-out; whether it was done in time."""
+    done: list[bool] = []
+    thread = threading.Thread(target=lambda: done.append(work()), name="spanfuse-flush", daemon=True)
+    try:
+        thread.start()
+    except RuntimeError:  # as the process exits
+        return work()
+    thread.join(timeout_s)
+    return done == [True]
+
+
 def _last() -> None:
-    deadline = time.monotonic() + EXIT_S
-    for reporter in list(_reporters):
-        if reporter._thread is not None:
-            reporter.flush(max(0.05, deadline - time.monotonic()))
+    """At the exit of the process: threads that are there already send what waits, as new ones are refused."""
+    threads = [(reporter._thread, reporter._stop) for reporter in list(_reporters)]
+    for _, stop in threads:
+        stop.set()
+    for thread, _ in threads:
+        if thread is not None:
+            thread.join(road.last_moments_s())
 
 
 def _after_fork() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, NamedTuple, Protocol
 from urllib.parse import unquote
@@ -15,6 +16,8 @@ Outcome = Literal["taken", "refused", "away"]
 DEFAULT_HTTP: Final = "http://127.0.0.1:4318"
 """Where `instrument` sends spans by default."""
 OFF: Final = "off"
+EXIT_S: Final = 1.5
+"""Longest time that all that is sent last may take when the process exits, seconds; OpenTelemetry's 30 are a hang to users."""
 
 log = logging.getLogger("spanfuse")
 
@@ -46,6 +49,7 @@ class Waiting(Protocol):
 
 waiting: Final[WeakSet[Waiting]] = WeakSet()
 _spans: Where | None = None
+_exit_began_s = float("-inf")
 
 
 def _nothing_waits(timeout_s: float) -> bool:
@@ -54,6 +58,15 @@ def _nothing_waits(timeout_s: float) -> bool:
 
 flush_spans: Callable[[float], bool] = _nothing_waits
 """Sends the spans that wait, within so many seconds; `spanfuse.otel` puts its own here."""
+
+
+def last_moments_s() -> float:
+    """Seconds that are left to whoever sends its last as the process exits: spans and reports share `EXIT_S`."""
+    global _exit_began_s
+    now = time.monotonic()
+    if now - _exit_began_s > 2 * EXIT_S:  # Earlier ones were the last of a part of the process, such as a provider.
+        _exit_began_s = now
+    return max(0.05, _exit_began_s + EXIT_S - now)
 
 
 def spans_go_to(endpoint: str | None, protocol: str | None, headers: Mapping[str, str] | None) -> None:

@@ -9,14 +9,13 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
+from spanfuse import road
 from spanfuse.counters import SPANS_DROPPED
 from spanfuse.fingerprints import AT_HAND, Attributes
 from spanfuse.messages import FINGERPRINT_ATTRIBUTE
 
 QUEUE_SPANS: Final = 4096
 """Spans kept while the receiver is away; more are dropped, never waited for."""
-EXIT_S: Final = 3.0
-"""Longest time the exit of the process may take to send the last spans, seconds; OpenTelemetry's 30 are a hang to users."""
 _SPARE: Final = 64
 """Room beyond the bound, so that threads which end spans in the same moment cannot push one out unseen."""
 
@@ -51,8 +50,8 @@ class Counted(SpanExporter):
 
 
 class PromptSpanProcessor(BatchSpanProcessor):
-    """A batch processor whose end takes `EXIT_S` at most, and which counts what it drops (`SPANS_DROPPED`). A span of a call
-    whose reply is not known yet waits for it.
+    """A batch processor whose end takes `road.EXIT_S` at most, and which counts what it drops (`SPANS_DROPPED`). A span of a
+    call whose reply is not known yet waits for it.
 
     Args:
         exporter: sends the spans.
@@ -96,7 +95,7 @@ class PromptSpanProcessor(BatchSpanProcessor):
     def shutdown(self) -> None:
         """Send what is waiting, and end."""
         self._ended = True
-        self._batch_processor.shutdown(timeout_millis=int(EXIT_S * 1000))
+        self._batch_processor.shutdown(timeout_millis=int(road.last_moments_s() * 1000))
         SPANS_DROPPED.add(len(self._batch_processor._queue))
         self._batch_processor._queue.clear()
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from inspect import signature
 from pathlib import Path
 
-from spanfuse import otel, reports, span_queue
+from spanfuse import Guard, otel, reports, road, span_queue
 from spanfuse.counters import MAX_KEYS
 from spanfuse.report_record import EVENT
 from tests.client.log_receiver import LogReceiver
@@ -18,11 +19,11 @@ def test_the_numbers_of_the_page_are_those_in_force() -> None:
     assert f"after {otel.SCHEDULE_DELAY_MS} ms, at most {otel.MAX_SCHEDULE_DELAY_MS} ms" in PAGE
     assert f"No more than {span_queue.QUEUE_SPANS:,} spans wait" in PAGE
     assert f"does not take within {otel.EXPORT_TIMEOUT_S:.0f} s" in PAGE
-    assert f"takes {span_queue.EXIT_S:.0f} s at most for its" in PAGE
+    assert f"takes {road.EXIT_S:g} s at most for its" in PAGE
     assert f"Every {reports.INTERVAL_S:.0f} s in which something changed" in PAGE
     assert f"({reports.MAX_NAMES} of them by\nname)" in PAGE
     assert f"({MAX_KEYS} keys)" in PAGE
-    assert f"guard.flush(timeout_s={reports.EXIT_S:.0f})" in PAGE
+    assert f"guard.flush(timeout_s={signature(Guard.flush).parameters['timeout_s'].default:g})" in PAGE
     assert EVENT in PAGE
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import logging
-import os
 import queue
-import random
 import socket
 import ssl
 import threading
@@ -20,6 +16,7 @@ from spanfuse import Guard
 from spanfuse.subscribers import sse
 from spanfuse.subscribers.sse import SseSubscriber, events
 from spanfuse.testing import block, closed, is_blocked
+from tests.client.dead import free_port
 from tests.client.sse_server import SseServer
 from tests.client.waiting import wait_until
 
@@ -28,15 +25,6 @@ from tests.client.waiting import wait_until
 def server() -> Iterator[SseServer]:
     with SseServer(block("session:old")) as running:
         yield running
-
-
-def free_port() -> int:
-    """Below the ports of outgoing connections: a client that dials a port on and off may else be connected to itself."""
-    while True:
-        port = random.randrange(20_000, 32_000)
-        with socket.socket() as held, contextlib.suppress(OSError):
-            held.bind(("127.0.0.1", port))
-            return port
 
 
 def threads() -> list[str]:
@@ -232,25 +220,6 @@ def test_closing_is_prompt_whatever_the_thread_waits_for(server: SseServer) -> N
         assert time.monotonic() - begin < 3
         assert threads() == []
     held.close()
-
-
-def test_starting_and_closing_leaks_no_thread_and_no_socket(server: SseServer) -> None:
-    def descriptors() -> int:
-        gc.collect()
-        return len(os.listdir("/proc/self/fd"))
-
-    guard = Guard(server.url)
-    before = None
-    for _ in range(20):
-        guard.start()
-        assert guard.wait_ready(10)
-        guard.close()
-        if before is None:
-            before = server.connections
-    assert threads() == []
-    assert server.connections == 20
-    server.stop()
-    wait_until(lambda: descriptors() < 60, what="the descriptors of 20 cycles are freed")
 
 
 def test_https_needs_a_certificate_that_is_trusted() -> None:

@@ -20,6 +20,8 @@ BACKOFF_S: Final = 0.2
 """First pause before connecting again, seconds; it doubles with each failure in a row."""
 MAX_BACKOFF_S: Final = 5.0
 """Longest pause, seconds."""
+CLOSE_S: Final = 1.0
+"""How long closing may take, seconds; a thread that cannot be woken, such as from looking up a name, ends later by itself."""
 MAX_SNAPSHOT: Final = 1_000_000
 """Most keys of one snapshot; more means that the source is no control topic."""
 
@@ -139,12 +141,13 @@ class ThreadSubscriber:
             if self._thread is None:
                 self._state = "connecting"
                 self._stop = threading.Event()
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run, args=(sink, self._stop), name=f"spanfuse-{self._name}", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread  # Only now: where no thread can be started, the next check tries again.
 
-    def close(self, timeout_s: float = 5.0) -> None:
+    def close(self, timeout_s: float = CLOSE_S) -> None:
         """End; waits at most `timeout_s` seconds for the thread, which ends by itself at its next time-out if later."""
         with self._lock:
             thread, self._thread, self._state = self._thread, None, "closed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import ssl
 import threading
 from contextlib import suppress
@@ -124,6 +125,14 @@ class Connection:
         return found
 
 
+class ThreadLoop(asyncio.SelectorEventLoop):
+    """The event loop of one of our daemon threads, whatever kind the process uses. Names of hosts are looked up in place: the
+    threads by which asyncio does it hold up the end of the process, and are refused once it has begun."""
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
+        return socket.getaddrinfo(host, port, **options)
+
+
 class KafkaSubscriber(ThreadSubscriber):
     """Reads the control topic from its beginning to its end, which is the present, and then follows it.
 
@@ -170,7 +179,8 @@ class KafkaSubscriber(ThreadSubscriber):
     def _follow(self, sink: Sink, stop: threading.Event) -> None:
         _said.last = ""
         try:
-            asyncio.run(self._consume(sink, stop))
+            with asyncio.Runner(loop_factory=ThreadLoop) as runner:
+                runner.run(self._consume(sink, stop))
         except (
             Exception,
             asyncio.CancelledError,
@@ -189,7 +199,7 @@ class KafkaSubscriber(ThreadSubscriber):
     async def _consume(self, sink: Sink, stop: threading.Event) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._running = (asyncio.get_running_loop(), task)
+        self._running = running = (asyncio.get_running_loop(), task)
         consumer = AIOKafkaConsumer(
             enable_auto_commit=False,
             auto_offset_reset="earliest",
@@ -200,7 +210,8 @@ class KafkaSubscriber(ThreadSubscriber):
             await asyncio.wait_for(consumer.start(), ANSWER_S * 2)
             await self._read(consumer, sink, stop)
         finally:
-            self._running = None
+            if self._running is running:  # Else closing did not wait for this thread, and another has begun.
+                self._running = None
             # aiokafka 0.14 lets the cancellation of its own fetchers out of stop() when the broker is away.
             with suppress(Exception, asyncio.CancelledError):
                 await asyncio.wait_for(consumer.stop(), ANSWER_S)

@@ -60,29 +60,59 @@ class SseSubscriber(ThreadSubscriber):
 
     def _follow(self, sink: Sink, stop: threading.Event) -> None:
         connection = self._connect()
+        held = self._socket
         try:
+            if stop.is_set():  # Closing could not wake the thread from connecting.
+                return
             connection.request("GET", self._path, headers=self._headers)
             response = connection.getresponse()
             if response.status != http.client.OK:
                 raise ConnectionError(f"{self._path} answers {response.status} {response.reason}")
             self._read(response, sink, stop)
         finally:
-            self._socket = None
+            if self._socket is held:  # Else closing did not wait for this thread, and another has begun.
+                self._socket = None
             connection.close()
 
     def _connect(self) -> http.client.HTTPConnection:
-        connection: http.client.HTTPConnection
-        if self._secure:
-            connection = http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._connect_timeout_s, context=self._ssl_context
-            )
-        else:
-            connection = http.client.HTTPConnection(self._host, self._port, timeout=self._connect_timeout_s)
-        connection.connect()
-        # Kept apart: http.client lets go of the socket of a response without a length, and close() must still reach it.
-        self._socket = connection.sock
-        connection.sock.settimeout(self._read_timeout_s)
+        """A connection whose socket is kept apart from the first moment on: closing must reach it, whatever the thread waits
+        for, and http.client gives it away only when it is connected, and lets go of it when the response has no length."""
+        dialled = self._dial()
+        try:
+            if self._secure:
+                dialled = self._secured(dialled)
+            dialled.settimeout(self._read_timeout_s)
+        except BaseException:
+            dialled.close()
+            raise
+        connection = http.client.HTTPConnection(self._host, self._port)
+        connection.default_port, connection.sock = 443 if self._secure else 80, dialled
         return connection
+
+    def _dial(self) -> socket.socket:
+        failure = OSError(f"{self._host} has no address")
+        for family, kind, protocol, _, address in socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM):
+            self._socket = dialled = socket.socket(family, kind, protocol)
+            dialled.settimeout(self._connect_timeout_s)
+            try:
+                dialled.connect(address)
+            except OSError as error:
+                dialled.close()
+                failure = error
+            else:
+                return dialled
+        raise failure
+
+    def _secured(self, dialled: socket.socket) -> ssl.SSLSocket:
+        context = self._ssl_context or ssl.create_default_context()
+        secured = context.wrap_socket(dialled, server_hostname=self._host, do_handshake_on_connect=False)
+        self._socket = secured
+        try:
+            secured.do_handshake()
+        except BaseException:
+            secured.close()
+            raise
+        return secured
 
     def _read(self, response: http.client.HTTPResponse, sink: Sink, stop: threading.Event) -> None:
         snapshot: Snapshot | None = self._snapshot()
