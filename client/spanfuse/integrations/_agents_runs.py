@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from agents import FunctionTool
 from agents.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail, ToolOutputGuardrail
 from agents.tracing import get_current_span, get_current_trace
 
@@ -13,8 +15,6 @@ from spanfuse.blocked import Blocked
 from spanfuse.integrations._names import otherwise, told
 
 if TYPE_CHECKING:
-    from agents import FunctionTool
-
     from spanfuse.guard import Guard
 
 _HELD = "_spanfuse_tool"
@@ -60,13 +60,13 @@ class Learns(ToolOutputGuardrail[Any]):
         return ToolGuardrailFunctionOutput.allow()
 
 
-def guard_tool(tool: FunctionTool, guard: Guard) -> None:
-    """Guard a tool in place, once: last before it is executed, first after it."""
-    asking = tool.tool_input_guardrails or []
-    if any(isinstance(guardrail, Asks) for guardrail in asking):
-        return
-    tool.tool_output_guardrails = [Learns(), *(tool.tool_output_guardrails or [])]
-    tool.tool_input_guardrails = [*asking, Asks(guard)]
+def guard_tools(tools: Iterable[Any], guard: Guard) -> None:
+    """Guard the function tools among these in place, each once: last before it is executed, first after it."""
+    for tool in tools:
+        asking = tool.tool_input_guardrails or [] if isinstance(tool, FunctionTool) else None
+        if asking is not None and not any(isinstance(guardrail, Asks) for guardrail in asking):
+            tool.tool_output_guardrails = [Learns(), *(tool.tool_output_guardrails or [])]
+            tool.tool_input_guardrails = [*asking, Asks(guard)]
 
 
 def _parsed(arguments: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spanfuse import context
 from spanfuse.tool_denied import ToolDenied
@@ -11,6 +11,8 @@ from spanfuse.tool_denied import ToolDenied
 if TYPE_CHECKING:
     from spanfuse.blocked import Blocked
     from spanfuse.guard import Guard
+
+T = TypeVar("T")
 
 
 def otherwise(session: object, agent: object = None) -> dict[str, Any]:
@@ -28,14 +30,18 @@ def otherwise(session: object, agent: object = None) -> dict[str, Any]:
     return names
 
 
-def described(guard: Guard, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """The arguments of a `Guard.call` or `Guard.tool` as `read` gives them; where it fails, which is counted, none: the call is
-    guarded all the same."""
+def safely(guard: Guard, read: Callable[[], T]) -> T | None:
+    """What `read` reads of a framework's objects; None where it fails, which is counted: the call is guarded all the same."""
     try:
         return read()
     except Exception:
         guard.failed()
-        return {}
+        return None
+
+
+def described(guard: Guard, read: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The arguments of a `Guard.call` as `read` gives them; where it fails, none."""
+    return safely(guard, read) or {}
 
 
 def told(refusal: Blocked) -> str:

@@ -16,7 +16,7 @@ from spanfuse.blocked import Blocked
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._crewai_runs import stop, whose
 from spanfuse.integrations._crewai_tools import guard_tools
-from spanfuse.integrations._names import described
+from spanfuse.integrations._names import described, safely
 from spanfuse.token_usage import field_of
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _guarded(kind: Any, guard: Guard) -> Any:
         def call(self, messages: Any, tools: Any = None, *args: Any, **kwargs: Any) -> Any:
             with _stopping(), _call(self, messages, tools, kwargs) as made:
                 answer = super().call(_nudged(messages, made.nudge), tools, *args, **kwargs)
-                made.answered(_response(self, answer))
+                made.answered(safely(guard, lambda: _response(self, answer)))
                 return answer
 
         @_whole
@@ -77,7 +77,7 @@ def _guarded(kind: Any, guard: Guard) -> Any:
             with _stopping():
                 async with _call(self, messages, tools, kwargs) as made:
                     answer = await super().acall(_nudged(messages, made.nudge), tools, *args, **kwargs)
-                    made.answered(_response(self, answer))
+                    made.answered(safely(guard, lambda: _response(self, answer)))
                     return answer
 
         def _track_token_usage_internal(self, usage_data: Any) -> None:

@@ -15,7 +15,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens
-from spanfuse.integrations._names import described, otherwise
+from spanfuse.integrations._names import described, otherwise, safely
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
@@ -94,7 +94,7 @@ class GuardCallback(BaseCallbackHandler):
         """The model has answered."""
         if (call := self._calls.pop(run_id, None)) is not None:
             call.outside()
-            call.answered(_answer(response))
+            call.answered(safely(self._guard, lambda: _answer(response)))
             call.end()
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **told: Any) -> None:

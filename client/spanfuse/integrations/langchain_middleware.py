@@ -13,7 +13,7 @@ from langgraph.config import get_config
 
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens
-from spanfuse.integrations._names import described, otherwise
+from spanfuse.integrations._names import described, otherwise, safely
 from spanfuse.tool_denied import ToolDenied
 
 if TYPE_CHECKING:
@@ -61,14 +61,14 @@ class GuardMiddleware(AgentMiddleware):
         """
         with self._call(request) as call:
             response = handler(_nudged(request, call.nudge))
-            call.answered(_answer(response))
+            call.answered(safely(self._guard, lambda: _answer(response)))
             return response
 
     async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """The same."""
         async with self._call(request) as call:
             response = await handler(_nudged(request, call.nudge))
-            call.answered(_answer(response))
+            call.answered(safely(self._guard, lambda: _answer(response)))
             return response
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:

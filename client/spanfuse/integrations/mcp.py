@@ -13,7 +13,7 @@ from mcp.types import CallToolResult, TextContent
 
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._bound import default_guard
-from spanfuse.integrations._names import told
+from spanfuse.integrations._names import safely, told
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
@@ -44,7 +44,7 @@ def wrap_session(session: S, guard: Guard | None = None) -> S:
         try:
             async with asking.tool(name, arguments or {}) as tool:
                 result = await call_tool(name, arguments, *args, **kwargs)
-                tool.result(_brought(result))
+                tool.result(safely(asking, lambda: _brought(result)))
                 return result
         except Blocked as refusal:
             return CallToolResult(content=[TextContent(type="text", text=told(refusal))], isError=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from agents import FunctionTool, Model, ModelProvider, MultiProvider
+from agents import Model, ModelProvider, MultiProvider
 
 from spanfuse.asked import nudged
 from spanfuse.blocked import Blocked
-from spanfuse.integrations._agents_runs import guard_tool, whose
+from spanfuse.integrations._agents_runs import guard_tools, whose
 from spanfuse.integrations._bound import default_guard
-from spanfuse.integrations._names import described
+from spanfuse.integrations._names import described, safely
 from spanfuse.integrations._streams import within
 
 if TYPE_CHECKING:
@@ -123,12 +123,9 @@ class GuardedModel(Model):
         **kwargs: Any,
     ) -> ModelCall:
         offered = tools or ()
-        for tool in offered:
-            if isinstance(tool, FunctionTool):
-                guard_tool(tool, self._guard)
+        safely(self._guard, lambda: guard_tools(offered, self._guard))
         return self._guard.call(
-            **described(self._guard, lambda: self._described(system, asked, settings or model_settings, offered)),
-            **whose(),
+            **described(self._guard, lambda: self._described(system, asked, settings or model_settings, offered))
         )
 
     def _described(self, system: Any, asked: Any, settings: Any, tools: Any) -> dict[str, Any]:
@@ -139,6 +136,7 @@ class GuardedModel(Model):
             "system": system,
             "tools": [_told(tool) for tool in tools] or None,
             "max_output_tokens": getattr(settings, "max_tokens", None),
+            **whose(),
         }
 
 

@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import WrapperToolset
 
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._bound import default_guard
-from spanfuse.integrations._names import described, otherwise, told
+from spanfuse.integrations._names import described, otherwise, safely, told
 from spanfuse.integrations._pydantic_messages import as_dicts, as_response, instructions
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class GuardedModel(WrapperModel):
         async with self._call(messages, model_settings, model_request_parameters) as call:
             sent = _nudged(messages, call.nudge)
             response = await self.wrapped.request(sent, model_settings, model_request_parameters)
-            call.answered(described(self._guard, lambda: as_response(response)))
+            call.answered(safely(self._guard, lambda: as_response(response)))
             return response
 
     @asynccontextmanager
@@ -85,7 +85,7 @@ class GuardedModel(WrapperModel):
                 try:
                     yield stream
                 finally:
-                    call.answered(described(self._guard, lambda: as_response(stream.get())))
+                    call.answered(safely(self._guard, lambda: as_response(stream.get())))
         except BaseException as error:
             await call.aend(error)
             raise
