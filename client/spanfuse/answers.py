@@ -90,7 +90,7 @@ def _read(response: Any) -> Answer:
     usage = TokenUsage()
     usage.add(field_of(response, "usage") or field_of(response, "usage_metadata"))
     if (hidden := field_of(response, "_hidden_params")) is not None:  # where LiteLLM keeps it
-        usage.cost_usd = amount(field_of(hidden, "response_cost"))
+        usage.cost_usd = 0.0 if field_of(hidden, "cache_hit") is True else amount(field_of(hidden, "response_cost"))
     named = field_of(response, "id") or field_of(response, "response_id")
     return answer_of(reply, field_of(response, "model"), named, usage, _ended(response))
 

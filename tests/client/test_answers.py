@@ -169,6 +169,14 @@ def test_the_cost_is_read_where_a_library_or_gateway_tells_it() -> None:
     ]
 
 
+def test_what_litellm_finds_in_its_cache_costs_nothing() -> None:
+    found = LiteLlm()
+    found._hidden_params = {"response_cost": 0.0125, "cache_hit": True}
+    answer = read(found)
+    assert answer is not None
+    assert answer.cost_usd == 0
+
+
 def test_what_anthropic_reads_from_and_writes_to_its_cache_is_input() -> None:
     usage = {"input_tokens": 5, "cache_read_input_tokens": 100, "cache_creation_input_tokens": 20, "output_tokens": 3}
     answer = read({"role": "assistant", "content": [], "usage": usage})

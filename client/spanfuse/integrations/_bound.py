@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spanfuse.asked import asked
+from spanfuse.asked import asked, nudged
+from spanfuse.caps import Spent
 from spanfuse.earlier import Earlier
+from spanfuse.integrations._names import safely
 
 if TYPE_CHECKING:
     from spanfuse.asked import Kind
@@ -105,6 +107,11 @@ def read(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
     return asked(kind, body, _earlier)
 
 
+def with_nudge_of(call: ModelCall, kind: Kind, body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The body with the call's nudge, if it has one."""
+    return (safely(call.guard, lambda: nudged(kind, body, call.nudge)) or body) if call.nudge else body
+
+
 def remember(kind: Kind | None, body: Any, call: ModelCall) -> None:
     """A call has ended: remember its answer for requests that refer to it."""
     if kind == "responses":
@@ -113,7 +120,7 @@ def remember(kind: Kind | None, body: Any, call: ModelCall) -> None:
 
 def over(bound: Bound, call: ModelCall, kind: Kind | None, body: Any, response: Any) -> None:
     """The same, and put on its response what it cost and what its session has used, as `spanfuse_cost`,
-    `spanfuse_session_cost` and `spanfuse_session_steps`; these of a session that is not known are None.
+    `spanfuse_session_cost` and `spanfuse_session_steps`: zeros, where the call is in no session or the Guard is off.
 
     Args:
         kind: the API; None: unknown.
@@ -130,11 +137,11 @@ def over(bound: Bound, call: ModelCall, kind: Kind | None, body: Any, response: 
 
 def _tell(guard: Guard, call: ModelCall, response: Any) -> None:
     session = call.who.session
-    spent = guard.spent(session) if session is not None else None
+    spent = Spent() if session is None else guard.spent(session)
     told = {
         "spanfuse_cost": call.cost_nano_usd / 1e9,
-        "spanfuse_session_cost": spent.cost_usd if spent else None,
-        "spanfuse_session_steps": spent.steps if spent else None,
+        "spanfuse_session_cost": spent.cost_usd,
+        "spanfuse_session_steps": spent.steps,
     }
     for name, value in told.items():
         object.__setattr__(response, name, value)  # no field of the model: it is not in its dump

@@ -9,8 +9,8 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from spanfuse.asked import Kind, nudged
-from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read
+from spanfuse.asked import Kind
+from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read, with_nudge_of
 from spanfuse.integrations._tapped import tap
 from spanfuse.model_call import ModelCall
 
@@ -108,11 +108,13 @@ class Guarded:
         if not call.nudge or kind is None or not isinstance(options.json_data, Mapping):
             return options
         changed = copy.copy(options)
-        changed.json_data = nudged(kind, options.json_data, call.nudge)
+        changed.json_data = with_nudge_of(call, kind, options.json_data)
         return changed
 
     def _tapped(self, call: ModelCall, options: Any, response: Any) -> bool:
         """Whether the call goes on while its response is read; else it has learned from the whole."""
+        if not call.counted:  # it is part of another call, or the Guard is off
+            return False
         try:
             raw = getattr(response, "http_response", None)  # of with_raw_response and with_streaming_response
             http: Any = getattr(response, "response", None) if raw is None else raw  # of a stream

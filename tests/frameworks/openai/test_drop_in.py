@@ -122,3 +122,15 @@ def test_the_same_text_may_be_embedded_again_and_again(provider: FakeProvider) -
     for _ in range(20):
         client.embeddings.create(model="text-embedding-3-small", input="What is moss?")
     assert provider.calls == 20
+
+
+def test_where_the_guard_is_switched_off_nothing_is_checked_and_the_attributes_are_there(
+    provider: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPANFUSE_DISABLED", "1")
+    with Watched() as off:
+        client: Any = OpenAI(guard=off, session_id="run-42", max_steps=0)
+        response, stream = client.chat.completions.create(**CHAT), client.chat.completions.create(**CHAT, stream=True)
+        assert len(list(stream)) > 1
+    assert (response.spanfuse_cost, response.spanfuse_session_cost, response.spanfuse_session_steps) == (0, 0, 0)
+    assert stream.spanfuse_session_steps == 0

@@ -17,9 +17,9 @@ try:
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("this integration needs the extra litellm: pip install 'spanfuse[litellm]'") from error
 
-from spanfuse.asked import Kind, nudged
-from spanfuse.integrations._bound import Bound, over, part_of, read
-from spanfuse.integrations._names import described
+from spanfuse.asked import Kind
+from spanfuse.integrations._bound import Bound, over, part_of, read, with_nudge_of
+from spanfuse.integrations._names import safely
 from spanfuse.integrations.litellm.streams import is_stream, watched
 from spanfuse.integrations.litellm.whose import names_of, provider_of
 
@@ -161,8 +161,8 @@ def _body(form: _Form, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[s
 def _call(form: _Form, body: Mapping[str, Any]) -> tuple[ModelCall, Callable[[Any], None]]:
     """The call, and what is done with its answer once it has ended."""
     bound = _bound or Bound()
-    call = bound.guard.call(**described(bound.guard, lambda: _asked(form.kind, body)))
-    return call, lambda answer: over(bound, call, form.kind, body, answer) if call.counted else None
+    call = bound.guard.call(**(safely(bound.guard, lambda: _asked(form.kind, body)) or {}))
+    return call, lambda answer: over(bound, call, form.kind, body, answer)
 
 
 def _asked(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _nudged(
     given = kwargs.get(place, args[at] if at < len(args) else None)
     if not call.nudge or given is None:
         return args, kwargs
-    said = nudged(form.kind, {place: given}, call.nudge)[place]
+    said = with_nudge_of(call, form.kind, {place: given})[place]
     if place in kwargs:
         return args, {**kwargs, place: said}
     return (*args[:at], said, *args[at + 1 :]), kwargs

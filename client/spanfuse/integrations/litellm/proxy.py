@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from spanfuse.asked import Kind, nudged
+from spanfuse.asked import Kind
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
-from spanfuse.integrations._bound import default_guard, read, remember
-from spanfuse.integrations._names import described
+from spanfuse.integrations._bound import default_guard, read, remember, with_nudge_of
+from spanfuse.integrations._names import safely
 from spanfuse.integrations.litellm.whose import provider_of, told_of
 from spanfuse.wire import EventStream
 
@@ -85,14 +85,14 @@ class GuardHandler(CustomLogger):
         kind = _KINDS.get(call_type)
         if kind is None:
             return data
-        call = self._guard.call(**described(self._guard, lambda: self._asked(kind, data)))
+        call = self._guard.call(**(safely(self._guard, lambda: self._asked(kind, data)) or {}))
         try:
             await call.abegin()
         except Blocked as refusal:
             _refuse(refusal, call)
         if call.counted:
             self._underway[str(data.get("litellm_call_id"))] = _Underway(call, kind, data)
-        return {**data, **nudged(kind, data, call.nudge)} if call.nudge else data
+        return data if not call.nudge else {**with_nudge_of(call, kind, data)}
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
         """The answer has come; of a stream, only its beginning."""
