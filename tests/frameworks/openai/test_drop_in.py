@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -134,3 +135,28 @@ def test_where_the_guard_is_switched_off_nothing_is_checked_and_the_attributes_a
         assert len(list(stream)) > 1
     assert (response.spanfuse_cost, response.spanfuse_session_cost, response.spanfuse_session_steps) == (0, 0, 0)
     assert stream.spanfuse_session_steps == 0
+
+
+def test_a_cap_is_exact_with_many_calls_at_once(provider: FakeProvider, guard: Watched) -> None:
+    client = OpenAI(guard=guard, session_id="run-42", max_steps=5)
+
+    def ask(_: int) -> bool:
+        try:
+            client.chat.completions.create(**CHAT)
+        except Blocked:
+            return False
+        return True
+
+    with ThreadPoolExecutor(20) as pool:
+        assert sum(pool.map(ask, range(40))) == 5
+    assert provider.calls == 5
+
+
+def test_so_it_is_in_a_loop(provider: FakeProvider, guard: Watched) -> None:
+    async def main() -> list[Any]:
+        async with AsyncOpenAI(guard=guard, session_id="run-42", max_steps=5) as client:
+            asking = [client.chat.completions.create(**CHAT) for _ in range(40)]
+            return await asyncio.gather(*asking, return_exceptions=True)
+
+    assert sum(isinstance(answer, Blocked) for answer in asyncio.run(main())) == 35
+    assert provider.calls == 5
