@@ -1,197 +1,39 @@
-"""The REST surface, against a host that a test commands."""
+"""What holds for every route: the shape of errors, bounds, and whose requests are taken."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
-import httpx
 import pytest
 
-from spanfuse_processor.api.app import create_app
-from spanfuse_processor.core.budgets import Ordered
-from spanfuse_processor.errors import SpanfuseError, UnavailableError
-from spanfuse_processor.exporters.hub import Hub, Listener
-from spanfuse_schemas import BudgetOrder, Decision, Policy, PolicyNotice
+from tests.support.api import Api
 from tests.support.loops import in_loop
 
-OPEN = Decision(key="session:a/b", state="open", action="block", mode="enforce", rule="cycle", issued_at_ns=7, epoch=3)
-ACCOUNT = {"scope": "user:u", "budget": "user/daily", "limit": 5}
-ORDER = {"id": "1", "scope": "user:u", "budget": "user/daily", "action": "set", "amount": 5, "at_ns": 7}
-
-
-class FakeProcessor:
-    """One open breaker, and what it was asked."""
-
-    def __init__(self) -> None:
-        self.ready = True
-        self.broken = False
-        self.asked: list[Any] = []
-        self.hub = Hub()
-
-    def _answer(self, *asked: Any) -> None:
-        self.asked.append(asked)
-        if self.broken:
-            raise UnavailableError("storage x: database is locked")
-
-    def status(self) -> dict[str, Any]:
-        self._answer("status")
-        return {"version": "1", "counts": {"calls": 3}}
-
-    def decisions(self) -> list[Decision]:
-        self._answer("decisions")
-        return [OPEN]
-
-    def follow(self) -> tuple[Iterable[bytes], Listener]:
-        return [], self.hub.listen()
-
-    def session(self, session: str) -> dict[str, Any] | None:
-        self._answer("session", session)
-        return {"session": session, "calls": 3} if session == "a/b" else None
-
-    def detections(self, limit: int) -> list[bytes]:
-        self._answer("detections", limit)
-        return [b'{"rule":"cycle"}', b'{"rule":"near"}']
-
-    async def agents(self) -> list[dict[str, Any]]:
-        return [{"agent": "a", "calls": 3}]
-
-    async def models(self) -> list[dict[str, Any]]:
-        return [{"model": "m", "calls": 3}]
-
-    def reset(self, key: str, actor: str) -> Decision | None:
-        self._answer("reset", key, actor)
-        return OPEN.model_copy(update={"state": "closed", "action": "allow", "epoch": 4}) if key == OPEN.key else None
-
-    async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
-        self._answer("budgets", scope)
-        return [ACCOUNT]
-
-    async def order(self, order: BudgetOrder) -> Ordered:
-        self._answer("order", order)
-        if order.budget == ACCOUNT["budget"]:
-            return Ordered(
-                order, done=order.action == "set", why="" if order.action == "set" else "twice", account=ACCOUNT
-            )
-        return Ordered(order, done=False, why="no such budget")
-
-    def audit(self, limit: int) -> list[bytes]:
-        self._answer("audit", limit)
-        return [b'{"done":true}']
-
-    @property
-    def policy(self) -> PolicyNotice:
-        return PolicyNotice(key="policy:*", epoch=7, issued_at_ns=1, policy=Policy(mode="enforce"))
-
-    async def rebuild(self) -> int:
-        self._answer("rebuild")
-        raise SpanfuseError("extensions.ledger is not set")
-
-
-class Api:
-    """The application with its host, without a socket."""
-
-    def __init__(self) -> None:
-        self.host = FakeProcessor()
-
-    async def __call__(self, method: str, path: str, **request: Any) -> tuple[int, Any]:
-        transport = httpx.ASGITransport(create_app(self.host), raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://api") as client:
-            response = await client.request(method, path, **request)
-        return response.status_code, response.json()
-
-
-@pytest.fixture
-def api() -> Api:
-    return Api()
+ORDER = b'{"key":"session:run-00011"}'
 
 
 @in_loop
-async def test_the_policy_in_force_is_shown_as_guards_are_told_it(api: Api) -> None:
-    status, body = await api("GET", "/v1/policy")
-    assert status == 200
-    assert PolicyNotice.model_validate(body) == api.host.policy
-
-
-@in_loop
-async def test_the_snapshot_has_every_open_decision(api: Api) -> None:
-    status, body = await api("GET", "/v1/decisions")
-    assert status == 200
-    assert [Decision.model_validate(d) for d in body["decisions"]] == [OPEN]
-
-
-@in_loop
-async def test_status_and_health_answer(api: Api) -> None:
-    assert await api("GET", "/v1/status") == (200, {"version": "1", "counts": {"calls": 3}})
+async def test_health_tells_of_progress_and_readiness_of_spans(api: Api) -> None:
     assert await api("GET", "/healthz") == (200, {"healthy": True})
     assert await api("GET", "/readyz") == (200, {"ready": True})
-    api.host.ready = False
+    api.host.ready = api.host.live = False
+    assert await api("GET", "/healthz") == (503, {"healthy": False})
     assert await api("GET", "/readyz") == (503, {"ready": False})
 
 
 @in_loop
-async def test_a_session_is_found_by_its_id_whatever_it_holds(api: Api) -> None:
-    assert await api("GET", "/v1/sessions/a%2Fb") == (200, {"session": "a/b", "calls": 3})
-    assert await api("GET", "/v1/sessions/unknown") == (404, {"error": "no such session"})
+async def test_the_status_is_the_host_s(api: Api) -> None:
+    assert await api("GET", "/v1/status") == (200, await api.host.status())
 
 
 @in_loop
-async def test_detections_are_limited(api: Api) -> None:
-    assert await api("GET", "/v1/detections") == (200, {"detections": [{"rule": "cycle"}, {"rule": "near"}]})
-    await api("GET", "/v1/detections?limit=7")
-    assert api.host.asked == [("detections", 100), ("detections", 7)]
-
-
-@pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "", "1e3", "٣", "9" * 5000])
-def test_a_limit_that_is_none_is_refused(limit: str) -> None:
-    @in_loop
-    async def run() -> None:
-        api = Api()
-        status, body = await api("GET", "/v1/detections", params={"limit": limit})
-        assert (status, body) == (400, {"error": "limit must be 1 to 10000"})
-
-    run()
-
-
-@in_loop
-async def test_a_reset_says_what_became_of_the_breaker(api: Api) -> None:
-    answer = await api("POST", "/v1/reset", json={"key": "session:a/b", "actor": "alice"})
-    assert answer == (200, {"key": "session:a/b", "state": "closed", "epoch": 4})
-    assert api.host.asked == [("reset", "session:a/b", "alice")]
-    assert await api("POST", "/v1/reset", json={"key": "agent:x"}) == (404, {"error": "nothing is known of this key"})
-
-
-@pytest.mark.parametrize(
-    ("request_", "status", "error"),
-    [
-        ({"content": b"{", "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
-        ({"json": {}}, 400, "key: Field required"),
-        ({"json": {"key": ""}}, 400, "key: String should have at least 1 character"),
-        ({"json": {"key": "session:a", "secret": 1}}, 400, "secret: Extra inputs are not permitted"),
-        ({"json": {"key": "x" * 70_000}}, 413, "larger than 65536 bytes"),
-        ({"content": b'{"key":"session:a"}', "headers": {"content-type": "text/plain"}}, 415, "application/json"),
-        ({"data": {"key": "session:a"}}, 415, "application/json"),
-    ],
-)
-def test_an_order_that_is_none_is_refused_in_one_line(request_: dict[str, Any], status: int, error: str) -> None:
-    @in_loop
-    async def run() -> None:
-        api = Api()
-        found, body = await api("POST", "/v1/reset", **request_)
-        assert found == status
-        assert error in body["error"]
-        assert api.host.asked == []
-
-    run()
-
-
-@in_loop
-async def test_errors_are_json(api: Api) -> None:
+async def test_errors_are_one_sentence(api: Api) -> None:
     assert await api("GET", "/v2/nothing") == (404, {"error": "Not Found"})
     assert await api("GET", "/v1/reset") == (405, {"error": "Method Not Allowed"})
-    api.host.broken = True
-    for path in ("/v1/status", "/v1/decisions", "/v1/sessions/a", "/v1/detections"):
-        assert await api("GET", path) == (503, {"error": "storage x: database is locked"})
+    assert await api("GET", "/v1/status/") == (404, {"error": "Not Found"})
+    api.host.away = True
+    for path in ("/v1/status", "/v1/decisions", "/v1/sessions/a", "/v1/detections", "/metrics"):
+        assert await api("GET", path) == (503, {"error": "the store of this test is away"})
 
 
 @in_loop
@@ -200,37 +42,124 @@ async def test_what_nobody_foresaw_is_a_500_without_details(api: Api) -> None:
     assert await api("GET", "/v1/status") == (500, {"error": "unexpected: ZeroDivisionError"})
 
 
-@in_loop
-async def test_agents_and_models_are_listed() -> None:
-    api = Api()
-    assert await api("GET", "/v1/agents") == (200, {"agents": [{"agent": "a", "calls": 3}]})
-    assert await api("GET", "/v1/models") == (200, {"models": [{"model": "m", "calls": 3}]})
+@pytest.mark.parametrize(
+    "path", ["/v1/detections", "/v1/sessions", "/v1/breakers", "/v1/decisions", "/v1/budgets/audit", "/v1/agents"]
+)
+@pytest.mark.parametrize("limit", ["0", "-1", "1000001", "x", "", "1e3", "٣", "9" * 5000])
+def test_a_limit_that_is_none_is_refused(path: str, limit: str) -> None:
+    @in_loop
+    async def run() -> None:
+        status, body = await Api()("GET", path, params={"limit": limit})
+        assert status == 400
+        assert body["error"].startswith("limit: ")
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("request_", "status", "error"),
+    [
+        ({"content": b"{", "headers": {"content-type": "application/json"}}, 400, "Invalid JSON"),
+        ({"content": b"", "headers": {"content-type": "application/json"}}, 400, "Field required"),
+        ({"content": b"[" * 60_000, "headers": {"content-type": "application/json"}}, 400, "body"),
+        ({"content": b'{"key":"\\ud800"}', "headers": {"content-type": "application/json"}}, 400, "key"),
+        ({"json": {}}, 400, "key: Field required"),
+        ({"json": {"key": ""}}, 400, "key: String should have at least 1 character"),
+        ({"json": {"key": "session:a", "secret": 1}}, 400, "secret: Extra inputs are not permitted"),
+        ({"json": {"key": "x" * 70_000}}, 413, "larger than 65536 bytes"),
+        ({"content": ORDER, "headers": {"content-type": "text/plain"}}, 415, "application/json"),
+        ({"content": ORDER}, 415, "application/json"),
+        ({"data": {"key": "session:a"}}, 403, "another site"),
+    ],
+)
+def test_a_body_that_is_none_is_refused_in_one_line(request_: dict[str, Any], status: int, error: str) -> None:
+    @in_loop
+    async def run() -> None:
+        api = Api()
+        if status == 415:
+            request_["headers"] = request_.get("headers", {}) | {"Origin": "http://localhost"}
+        found, body = await api("POST", "/v1/reset", **request_)
+        assert found == status
+        assert error in body["error"]
+        assert api.host.resets == []
+
+    run()
 
 
 @in_loop
-async def test_accounts_are_those_of_one_scope_or_of_all(api: Api) -> None:
-    assert await api("GET", "/v1/budgets") == (200, {"budgets": [ACCOUNT]})
-    await api("GET", "/v1/budgets?scope=user:u")
-    assert api.host.asked == [("budgets", ""), ("budgets", "user:u")]
+async def test_a_body_may_come_in_pieces_and_is_bounded_all_the_same(api: Api) -> None:
+    async def pieces(count: int) -> Any:
+        yield b'{"key":"'
+        for _ in range(count):
+            yield b"x" * 1000
+        yield b'"}'
+
+    headers = {"content-type": "application/json"}
+    assert (await api("POST", "/v1/reset", content=pieces(2), headers=headers))[0] == 404
+    assert (await api("POST", "/v1/reset", content=pieces(100), headers=headers))[0] == 413
 
 
 @in_loop
-async def test_an_order_about_a_budget_is_answered_with_the_account_and_why_it_was_not_done(api: Api) -> None:
-    assert await api("POST", "/v1/budgets/orders", json=ORDER) == (200, {"done": True, "why": "", "account": ACCOUNT})
-    assert api.host.asked == [("order", BudgetOrder.model_validate(ORDER))]
-    again = await api("POST", "/v1/budgets/orders", json=ORDER | {"action": "reset"})
-    assert again == (200, {"done": False, "why": "twice", "account": ACCOUNT})
-    unknown = await api("POST", "/v1/budgets/orders", json=ORDER | {"budget": "x"})
-    assert unknown == (404, {"error": "no such budget"})
+async def test_a_query_is_bounded(api: Api) -> None:
+    assert (await api("GET", "/v1/sessions", params={"query": "x" * 257}))[0] == 400
+    assert (await api("GET", "/v1/sessions", params={"query": "x" * 20_000}))[0] == 414
+
+
+@pytest.mark.parametrize(
+    ("headers", "passes"),
+    [
+        ({}, True),
+        ({"Origin": "http://localhost"}, True),
+        ({"Origin": "http://evil.example"}, False),
+        ({"Origin": "null"}, False),
+        ({"Sec-Fetch-Site": "same-origin", "Origin": "https://behind.a.proxy"}, True),
+        ({"Sec-Fetch-Site": "cross-site"}, False),
+        ({"Sec-Fetch-Site": "same-site", "Origin": "http://localhost"}, False),
+    ],
+)
+def test_no_page_of_another_site_gives_orders(headers: dict[str, str], passes: bool) -> None:
+    @in_loop
+    async def run() -> None:
+        api = Api()
+        status, _ = await api("POST", "/v1/reset", json={"key": "session:run-00011"}, headers=headers)
+        assert status == (200 if passes else 403)
+        assert len(api.host.resets) == passes
+        assert (await api.send("GET", "/v1/status", headers=headers)).status_code == 200
+
+    run()
+
+
+@pytest.mark.parametrize(
+    ("host", "passes"),
+    [
+        ("localhost:8787", True),
+        ("127.0.0.1:8787", True),
+        ("[::1]:8787", True),
+        ("10.0.0.7", True),
+        ("app.localhost", True),
+        ("", True),
+        ("evil.example:8787", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.evil.example", False),
+    ],
+)
+def test_without_tokens_a_name_that_a_page_elsewhere_may_own_is_not_answered(host: str, passes: bool) -> None:
+    @in_loop
+    async def run() -> None:
+        response = await Api().send("GET", "/v1/decisions", headers={"Host": host})
+        assert response.status_code == (200 if passes else 403)
+
+    run()
 
 
 @in_loop
-async def test_what_became_of_orders_is_listed_up_to_a_limit(api: Api) -> None:
-    assert await api("GET", "/v1/budgets/audit?limit=5") == (200, {"audit": [{"done": True}]})
-    assert api.host.asked == [("audit", 5)]
+async def test_answers_are_not_kept_nor_guessed_at(api: Api) -> None:
+    headers = (await api.send("GET", "/v1/decisions")).headers
+    assert (headers["cache-control"], headers["x-content-type-options"]) == ("no-store", "nosniff")
 
 
 @in_loop
-async def test_what_this_deployment_cannot_do_is_a_409_that_says_why(api: Api) -> None:
-    answer = await api("POST", "/v1/budgets/rebuild", json={})
-    assert answer == (409, {"error": "extensions.ledger is not set"})
+async def test_head_is_answered_wherever_get_is(api: Api) -> None:
+    for path in ("/healthz", "/v1/status", "/v1/events", "/v1/decisions/stream"):
+        assert (await api.send("HEAD", path)).status_code == 200
+    assert len(api.host.log.hub) == 0

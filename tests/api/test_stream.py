@@ -15,13 +15,14 @@ from spanfuse_processor.exporters.hub import Hub
 from spanfuse_processor.hosts.board import Board
 from spanfuse_processor.serving import HttpServer
 from spanfuse_schemas import Decision
-from tests.api.test_app import OPEN, FakeProcessor
+from tests.support.console import FakeConsole
 from tests.support.loops import in_loop, until
 
-REQUEST = b"GET /v1/decisions/stream HTTP/1.1\r\nHost: api\r\nAccept: text/event-stream\r\n\r\n"
+REQUEST = b"GET /v1/decisions/stream HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n"
+OPEN = Decision(key="session:a/b", state="open", action="block", mode="enforce", rule="cycle", issued_at_ns=7, epoch=3)
 
 
-class Served(FakeProcessor):
+class Served(FakeConsole):
     """A board of decisions behind a real server."""
 
     def __init__(self, decisions: list[Decision], max_waiting: int = 1000) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from spanfuse_processor.exporters.hub import Listener
@@ -24,13 +25,16 @@ _HEADERS: Final = [
 _KEEPALIVE: Final = b": keep-alive\n\n"
 
 
-class EventStream:
+class EventStream(Response):
     """The response. Each chunk is sent at once, and nothing is kept back for a client that does not read.
 
     Args:
         present: events to begin with.
         listener: what comes after them; closed at the end.
+        lasts_s: when it ends by itself, seconds, as the token expires then; none: never.
     """
+
+    media_type = "text/event-stream"
 
     def __init__(
         self,
@@ -38,14 +42,22 @@ class EventStream:
         listener: Listener,
         keepalive_s: float = KEEPALIVE_S,
         send_timeout_s: float = SEND_TIMEOUT_S,
+        lasts_s: float | None = None,
     ) -> None:
+        super().__init__()
         self._present = present
         self._listener = listener
         self._keepalive_s = keepalive_s
         self._send_timeout_s = send_timeout_s
+        self._lasts_s = lasts_s
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         watch = asyncio.create_task(self._until_gone(receive))
+        end = (
+            asyncio.get_running_loop().call_later(self._lasts_s, self._listener.close)
+            if self._lasts_s is not None
+            else None
+        )
         try:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
             await self._stream(send)
@@ -55,6 +67,8 @@ class EventStream:
         finally:
             self._listener.close()
             watch.cancel()
+            if end is not None:
+                end.cancel()
 
     async def _stream(self, send: Send) -> None:
         for chunk in _chunks(self._present):

@@ -18,6 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from spanfuse_processor.api.access import Access
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.api.console import OverlayNotice
 from spanfuse_processor.config import Config
@@ -125,8 +126,9 @@ class EmbeddedHost:
             store.close()
             raise
         self._engine.work.board.govern(self.policy)
-        host, _, port = self._config.extensions.api.endpoint.rpartition(":")
-        self._api = HttpServer("the API", create_app(self), host.strip("[]"), int(port))
+        api = self._config.extensions.api
+        host, _, port = api.endpoint.rpartition(":")
+        self._api = HttpServer("the API", create_app(self.console, access=Access(api)), host.strip("[]"), int(port))
         self.api_port = await self._api.start()
         exports: Exports = {"traces": self._spans, "logs": self._logs, "metrics": self._metrics}
         self._receiver = OtlpReceiver(otlp, exports)
