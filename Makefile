@@ -24,7 +24,7 @@ test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are start
 	$(BIN)/python -m pytest -m integration
 
 test-integrations: $(INSTALLED) ## the integrations with each framework, in its newest version and in an older one
-	$(BIN)/nox $(if $(FRAMEWORK),--session "$(FRAMEWORK)")
+	$(BIN)/nox $(if $(FRAMEWORK),--session "$(FRAMEWORK)") $(if $(VERSIONS),--tags "$(VERSIONS)")
 
 check: format lint types imports test ## what CI runs: format, lint, types, layers, tests
 

@@ -1,8 +1,9 @@
 """The tests of each framework, in environments of their own, since what they need does not go together.
 
-nox                          # all: `make test-integrations`
-nox -s langchain             # one framework, in its newest version and in an older one
-nox -s 'mcp(newest)' -- -k denied
+nox                                 all: `make test-integrations`
+nox -t newest                       the newest version of each
+nox -s langchain                    one framework, in its newest version and in an older one
+nox -s 'mcp(newest)' -- -k denied   one test
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ FRAMEWORKS = {
 
 def _session(folder: str, versions: Versions) -> None:
     @nox.session(name=folder)
-    @nox.parametrize("packages", [nox.param(versions.newest, id="newest"), nox.param(versions.older, id="older")])
+    @nox.parametrize("packages", [nox.param(found, id=age, tags=[age]) for age, found in versions._asdict().items()])
     def tests(session: nox.Session, packages: tuple[str, ...]) -> None:
         session.install("--quiet", *TESTS, "--editable", *packages)
         # What the tests of the repository share needs more than this.

@@ -41,7 +41,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeProvider]:
 @pytest.fixture
 def local() -> Iterator[Watched]:
     """A Guard that decides in the process, without a server."""
-    pytest.importorskip("genai_prices.data_snapshot")
+    pytest.importorskip("msgpack", reason="it needs the extra `local`")
     with Watched(local=True) as guard:
         yield guard
 

@@ -26,9 +26,7 @@ ran: list[str] = []
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """It asks nobody anything, sends nothing, keeps nothing, and forgets the hooks of the test."""
-    for name in ("CREWAI_TESTING", "CREWAI_DISABLE_TELEMETRY", "CREWAI_DISABLE_TRACKING", "OTEL_SDK_DISABLED"):
-        monkeypatch.setenv(name, "true")
+    """It keeps nothing, and forgets the hooks of the test."""
     monkeypatch.setenv("CREWAI_STORAGE_DIR", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     ran.clear()
