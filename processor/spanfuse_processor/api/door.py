@@ -32,12 +32,12 @@ class Door:
     """
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
-        self._app = app
+        self.app = app
         self._access = access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            await self._app(scope, receive, send)
+            await self.app(scope, receive, send)
             return
         told = _with_headers(send)
         headers = Headers(scope=scope)
@@ -50,7 +50,7 @@ class Door:
             return
         if scope["method"] == "HEAD":
             scope = {**scope, "method": "GET", HEAD: True}
-        await self._app(scope, _bounded(receive), told)
+        await self.app(scope, _bounded(receive), told)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
         if self._access.open and not local_name(headers.get("host", "")):
