@@ -175,21 +175,30 @@ def test_a_broker_that_is_away_at_the_start_is_found_when_it_comes(
         assert is_blocked(guard, session="s")
 
 
-def test_starting_and_closing_leaks_no_thread_and_no_socket(kafka: KafkaService, control: str) -> None:
-    def sockets() -> int:
-        gc.collect()
-        links = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
-        return sum(os.path.lexists(link) and os.readlink(link).startswith("socket:") for link in links)
+def sockets() -> int:
+    gc.collect()
+    links = [os.path.join("/proc/self/fd", fd) for fd in os.listdir("/proc/self/fd")]
+    return sum(os.path.lexists(link) and os.readlink(link).startswith("socket:") for link in links)
 
-    guard = Guard(KafkaSubscriber(kafka.brokers, topic=control))
-    before = sockets()
-    for _ in range(5):
+
+@pytest.mark.parametrize("moment", ["followed", "connecting", "at once"])
+def test_starting_and_closing_leaks_no_thread_and_no_socket(kafka: KafkaService, control: str, moment: str) -> None:
+    """A hundred times, at whatever moment."""
+    send(kafka.brokers, control, block("session:a"), block("session:b"))
+    subscriber = KafkaSubscriber(kafka.brokers, topic=control)
+    guard = Guard(subscriber)
+    before, slowest = sockets(), 0.0
+    for _ in range(100):
         guard.start()
-        assert guard.wait_ready(20)
-        begin = time.monotonic()
+        if moment == "followed":
+            assert guard.wait_ready(20)
+        elif moment == "connecting":
+            wait_until(lambda: subscriber._running)
+        began = time.monotonic()
         guard.close()
-        assert time.monotonic() - begin < 3
-    assert not [t for t in threading.enumerate() if t.name.startswith("spanfuse")]
+        slowest = max(slowest, time.monotonic() - began)
+    assert slowest < 3
+    wait_until(lambda: not [t for t in threading.enumerate() if t.name.startswith("spanfuse")])
     wait_until(lambda: sockets() <= before)
 
 

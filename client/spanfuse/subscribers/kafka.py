@@ -218,7 +218,6 @@ class KafkaSubscriber(ThreadSubscriber):
 
     async def _read(self, consumer: AIOKafkaConsumer, sink: Sink, stop: threading.Event) -> None:
         partitions = await asyncio.wait_for(self._partitions(consumer), ANSWER_S)
-        await consumer.seek_to_beginning(*partitions)
         ends = await asyncio.wait_for(consumer.end_offsets(partitions), ANSWER_S)
         snapshot = self._snapshot()
         while not await _reached(consumer, ends):
@@ -239,8 +238,10 @@ class KafkaSubscriber(ThreadSubscriber):
         if self._topic not in await consumer.topics():
             raise ConnectionError(f"there is no topic {self._topic}; make it with: spanfuse topics create")
         consumer.subscribe([self._topic])
-        while not consumer.assignment():  # noqa: ASYNC110  aiokafka tells members of a group only.
-            await asyncio.sleep(0.01)
+        # aiokafka tells members of a group only. The sooner it is seen, the sooner all is known: what `_read` asks next waits
+        # behind the first fetch, which the broker keeps for half a second where there is nothing.
+        while not consumer.assignment():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
         return sorted(consumer.assignment())
 
     def _take(self, record: ConsumerRecord[bytes, bytes], sink: Sink | Snapshot) -> None:
