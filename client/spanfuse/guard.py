@@ -63,6 +63,7 @@ class Guard(Actions):
             default `SPANFUSE_LEASES`, else the ledger's Redis, else each process has probes of its own.
         signing_key: secret of `service.signing_key`, several separated by commas or in a list: then only what is signed with
             one of them is obeyed. Default `SPANFUSE_SIGNING_KEY`, else none: whatever arrives is obeyed.
+        token: for the API, of the role `read`. Default `SPANFUSE_API_TOKEN`, else none.
         ledger: where strict budgets are kept, for `spend`: a ledger, or its address (`spanfuse.ledger.connect`); default
             `SPANFUSE_LEDGER`, else none.
         price: model, input tokens, output tokens → USD, to price calls with; default the table that the ledger publishes, else,
@@ -81,7 +82,8 @@ class Guard(Actions):
 
     Raises:
         TypeError: if `subscriber` is neither an address nor a subscriber.
-        ValueError: for an unknown mode, scope or address, or a signing key of less than 16 characters.
+        ValueError: for an unknown mode, scope or address, a signing key of less than 16 characters, or a token that fits into
+            no header.
         ImportError: for Kafka without the extra `kafka`, a ledger in Redis without `redis`, or `local` without `local`.
     """
 
@@ -95,6 +97,7 @@ class Guard(Actions):
         probe_lease_s: float = PROBE_LEASE_S,
         leases: Leases | str | None = None,
         signing_key: str | Sequence[str] = (),
+        token: str | None = None,
         ledger: Ledger | str | None = None,
         price: Price | None = None,
         local: Policy | Mapping[str, Any] | bool = False,
@@ -115,7 +118,9 @@ class Guard(Actions):
         decided = _mode(mode)
         self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
         super().__init__(
-            Feed(connect(subscriber, nobody=local is not False), staleness_s, monotonic, _keys(signing_key)),
+            Feed(
+                connect(subscriber, nobody=local is not False, token=token), staleness_s, monotonic, _keys(signing_key)
+            ),
             Judge(decided, Probes(probe_lease_s, _leases(leases, self.purse), monotonic), now_ns),
             on_unavailable,
             decided,

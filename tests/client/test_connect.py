@@ -10,8 +10,9 @@ from spanfuse import Guard
 from spanfuse.subscribers.connect import connect
 from spanfuse.subscribers.kafka import Connection, KafkaSubscriber
 from spanfuse.subscribers.sse import SseSubscriber
-from spanfuse.testing import MemorySubscriber
+from spanfuse.testing import MemorySubscriber, block
 from spanfuse_schemas.topics import CONTROL
+from tests.client.sse_server import SseServer
 
 
 def address(subscriber: object) -> tuple[str, int, str]:
@@ -36,6 +37,27 @@ def test_a_kafka_address_names_brokers_and_the_control_topic() -> None:
 def test_a_subscriber_is_taken_as_it_is() -> None:
     mine = MemorySubscriber()
     assert connect(mine) is mine
+
+
+def test_a_token_is_presented_to_the_api_from_a_keyword_else_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SPANFUSE_API_TOKEN", raising=False)
+    with SseServer(block("session:s")) as server:
+        for keyword, environment, sent in (
+            (None, "", None),
+            (None, "env-token\n", "env-token"),
+            ("mine", "env", "mine"),
+        ):
+            monkeypatch.setenv("SPANFUSE_API_TOKEN", environment)
+            with Guard(server.url, token=keyword) as guard:
+                assert guard.wait_ready(10)
+            assert server.requests[-1].get("Authorization") == (f"Bearer {sent}" if sent else None)
+
+
+@pytest.mark.parametrize("token", ["two\nlines-of-a-file", "schl\u00fcssel"])
+def test_a_token_that_fits_into_no_header_is_refused_without_being_shown(token: str) -> None:
+    with pytest.raises(ValueError, match="in ASCII, on one line") as refused:
+        Guard("http://127.0.0.1:1", token=token)
+    assert token not in str(refused.value)
 
 
 @pytest.mark.parametrize("wrong", ["127.0.0.1:8787", "ftp://x", "http://"])
