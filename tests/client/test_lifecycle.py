@@ -18,6 +18,7 @@ from spanfuse.subscribers import base
 from spanfuse.testing import FakeClock, MemorySubscriber, block, is_blocked
 from tests.client.dead import WAYS, dead
 from tests.client.sse_server import SseServer
+from tests.client.test_fork import forked, succeeded
 from tests.client.waiting import wait_until
 
 
@@ -56,17 +57,41 @@ class TestCycles:
             assert threads() == []
             wait_until(lambda: descriptors() <= before)
 
-    @pytest.mark.parametrize(("way", "cycles"), [("refused", 1000), ("mute", 200), ("lost", 100)])
-    def test_where_all_is_dead(self, way: str, cycles: int) -> None:
+    @pytest.mark.parametrize(("scheme", "cycles"), [("http", 1000), ("kafka", 200)])
+    @pytest.mark.parametrize("way", WAYS)
+    def test_where_all_is_dead(self, way: str, scheme: str, cycles: int) -> None:
         with dead(way) as address:
-            guard = Guard(f"http://{address}")
+            guard = Guard(f"{scheme}://{address}")
             before = descriptors()
-            for _ in range(cycles):
+            for n in range(cycles if way == "refused" else cycles // 10):
                 guard.start()
-                assert is_blocked(guard, session="s") is None
+                assert is_blocked(guard, session=f"s{n}") is None
                 guard.close()
             assert threads() == []
             wait_until(lambda: descriptors() <= before)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("scheme", ["http", "kafka"])
+@pytest.mark.parametrize("way", WAYS)
+def test_a_child_that_is_forked_while_its_guard_connects_has_one_of_its_own(way: str, scheme: str) -> None:
+    """Whatever the parent's thread was waiting for, and whatever locks it held; closing it is the child's own affair."""
+    with dead(way) as address:
+        guard = Guard(f"{scheme}://{address}")
+        for _ in range(5):
+            guard.start()
+
+            def child() -> bool:
+                assert guard.state == "new"
+                assert is_blocked(guard, session="s") is None
+                own = len(threads())
+                guard.close()
+                return own == 1 and threads() == []
+
+            assert succeeded(forked(child))
+            assert guard.state == "connecting"
+            guard.close()
 
 
 ENDING = """
