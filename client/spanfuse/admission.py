@@ -92,7 +92,7 @@ class Admission:
             made.messages = made.asked.listed()
         except Exception:  # a sequence of who knows which library
             self._guard.failed()
-        if made.verdict.nudge:
+        if made.verdict.nudge and made.asked.operation != "embeddings":  # there nobody would read it
             made.nudge = self._nudge(made.verdict)
         self._guard.tell("began", made)
 

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
 Kind = Literal["chat", "responses", "messages", "completions", "embeddings"]
 Body = Mapping[str, Any]
 
+CONVERSATION: Final[dict[Kind, str]] = {
+    "chat": "messages", "responses": "input", "messages": "messages", "completions": "prompt",
+}  # fmt: skip
+"""Where a request has what is said to the model."""
+
 
 def asked(kind: Kind, body: Body, earlier: Earlier | None = None) -> dict[str, Any]:
     """Arguments of `Guard.call`.
@@ -34,9 +39,11 @@ def asked(kind: Kind, body: Body, earlier: Earlier | None = None) -> dict[str, A
 
 def nudged(kind: Kind, body: Body, text: str) -> Body:
     """A copy of the body with a text of the user at the end of its conversation, but before a beginning of the answer that the
-    model is to continue; the body itself where there is no conversation."""
-    place = "input" if kind == "responses" else "messages"
+    model is to continue, or at the end of its prompt; the body itself where there is neither."""
+    place = CONVERSATION.get(kind, "")
     before = body.get(place)
+    if kind == "completions" and isinstance(before, str):
+        return {**body, place: with_nudge(before, text)}
     if kind == "responses" and isinstance(before, str):
         before = [{"role": "user", "content": before}]
     if not isinstance(before, list):

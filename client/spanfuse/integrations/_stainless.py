@@ -7,7 +7,7 @@ import copy
 import inspect
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from spanfuse.asked import Kind
 from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read, with_nudge_of
@@ -16,7 +16,9 @@ from spanfuse.model_call import ModelCall
 
 C = TypeVar("C")
 
-_WRAPPED = "_spanfuse"
+_WRAPPED: Final = "_spanfuse"
+_PLAIN: Final = "_spanfuse_plain"
+"""What stood in place of what is guarded."""
 
 
 class Guarded:
@@ -34,7 +36,8 @@ class Guarded:
     def over(self, client: C) -> C:
         """Guard a client, in place, and all copies that it makes of itself (`with_options`)."""
         target: Any = client
-        request, duplicate = type(target).request.__get__(target), type(target).copy.__get__(target)
+        request, duplicate = getattr(target, _PLAIN, None) or (target.request, target.copy)
+        setattr(target, _PLAIN, (request, duplicate))
         guarded = self._asynchronous if inspect.iscoroutinefunction(request) else self._synchronous
 
         def copied(*args: Any, **kwargs: Any) -> Any:

@@ -272,6 +272,17 @@ def test_so_it_is_for_responses(provider: FakeProvider, guard: Watched, given: A
     assert provider.requests[0].body["input"] == [*ASK, {"role": "user", "content": NUDGE}]
 
 
+def test_a_nudge_waits_for_a_call_that_can_be_told(provider: FakeProvider, guard: Watched) -> None:
+    """An embedding cannot; a prompt can."""
+    guard.publish(nudge("session:s", NUDGE))
+    client = sync_client(guard)
+    with guard.session("s"):
+        client.embeddings.create(**EMBED)
+        client.completions.create(model="gpt-3.5-turbo-instruct", prompt="How are you?")
+    assert provider.requests[0].body["input"] == EMBED["input"]
+    assert provider.requests[1].body["prompt"] == f"How are you?\n\n{NUDGE}"
+
+
 def test_what_calls_no_model_passes(provider: FakeProvider, guard: Watched) -> None:
     guard.publish(block("session:s"))
     with guard.session("s"):

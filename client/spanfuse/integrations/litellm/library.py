@@ -17,7 +17,7 @@ try:
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("this integration needs the extra litellm: pip install 'spanfuse[litellm]'") from error
 
-from spanfuse.asked import Kind
+from spanfuse.asked import CONVERSATION, Kind
 from spanfuse.integrations._bound import Bound, over, part_of, read, with_nudge_of
 from spanfuse.integrations._names import safely
 from spanfuse.integrations.litellm.streams import is_stream, watched
@@ -173,7 +173,7 @@ def _nudged(
     call: ModelCall, form: _Form, args: tuple[Any, ...], kwargs: dict[str, Any], bound_to: int
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments with the nudge at the end of a copy of the messages."""
-    place = "input" if form.kind == "responses" else "messages"
+    place = CONVERSATION.get(form.kind, "")
     at = bound_to + form.positional.index(place) if place in form.positional else len(args)
     given = kwargs.get(place, args[at] if at < len(args) else None)
     if not call.nudge or given is None:
