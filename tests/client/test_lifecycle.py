@@ -186,7 +186,7 @@ def test_a_process_that_can_start_no_thread_now_starts_it_with_a_later_check(mon
 
 
 def test_what_is_stale_after_a_function_was_frozen_is_waited_for() -> None:
-    """`wait_ready` before the first call of an invocation is enough, be it the first or a later one."""
+    """R092: `wait_ready` before the first call of an invocation is enough, be it the first or a later one."""
     clock = FakeClock()
     source = MemorySubscriber(silent=False)
     guard = Guard(source, monotonic=clock.monotonic)
