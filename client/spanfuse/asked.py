@@ -42,8 +42,8 @@ def nudged(kind: Kind, body: Body, text: str) -> Body:
     model is to continue, or at the end of its prompt; the body itself where there is neither."""
     place = CONVERSATION.get(kind, "")
     before = body.get(place)
-    if kind == "completions" and isinstance(before, str):
-        return {**body, place: with_nudge(before, text)}
+    if kind == "completions":  # several prompts are several calls
+        return {**body, place: with_nudge(before, text)} if isinstance(before, str) else body
     if kind == "responses" and isinstance(before, str):
         before = [{"role": "user", "content": before}]
     if not isinstance(before, list):

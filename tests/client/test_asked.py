@@ -70,7 +70,8 @@ def test_nonsense_is_nobodys_fault_here(kind: Kind, body: dict[str, Any]) -> Non
         ("messages", {"messages": SAID, "system": "s"}, {"messages": [*SAID, NUDGE], "system": "s"}),
         ("responses", {"input": "hi"}, {"input": [*SAID, NUDGE]}),
         ("responses", {"input": SAID}, {"input": [*SAID, NUDGE]}),
-        ("completions", {"prompt": "hi"}, {"prompt": "hi"}),
+        ("completions", {"prompt": "hi"}, {"prompt": "hi\n\nTry something else."}),
+        ("completions", {"prompt": ["hi"]}, {"prompt": ["hi"]}),
         ("embeddings", {"input": "hi"}, {"input": "hi"}),
     ],
 )
