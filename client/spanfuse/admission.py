@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from spanfuse_schemas import Decision
 
 MAX_NUDGED: Final = 10_000
-"""Keys whose last nudge is remembered, so that it is given once."""
+"""Keys, by session, whose last nudge is remembered, so that it is given once."""
 
 
 class Admission:
@@ -31,7 +32,12 @@ class Admission:
 
     def __init__(self, guard: Guard) -> None:
         self._guard = guard
-        self._nudged: Bounded[str, int] = Bounded(MAX_NUDGED)
+        self._nudged: Bounded[tuple[str, str | None], int] = Bounded(MAX_NUDGED)
+        self._lock = threading.Lock()
+
+    def after_fork(self) -> None:
+        """The lock may have been held by a thread that does not exist in this process."""
+        self._lock = threading.Lock()
 
     def enter(self, made: ModelCall) -> bool:
         """Find out whose call it is; False where there is nothing to do: the Guard is off, or the call is part of another."""
@@ -93,7 +99,7 @@ class Admission:
         except Exception:  # a sequence of who knows which library
             self._guard.failed()
         if made.verdict.nudge and made.asked.operation != "embeddings":  # there nobody would read it
-            made.nudge = self._nudge(made.verdict)
+            made.nudge = self._nudge(made.verdict, made.who.session)
         self._guard.tell("began", made)
 
     def ended(self, made: ModelCall) -> None:
@@ -115,9 +121,13 @@ class Admission:
             self._guard.caps.withdraw(made.who.session, made.held)
         made.counted = False
 
-    def _nudge(self, verdict: Verdict) -> str:
+    def _nudge(self, verdict: Verdict, session: str | None) -> str:
+        """The text, once in each session that the decision applies to."""
         decision = verdict.decision
-        if decision is None or self._nudged.get(decision.key) == decision.epoch:
+        if decision is None:
             return ""
-        self._nudged[decision.key] = decision.epoch
+        with self._lock:
+            if self._nudged.get((decision.key, session)) == decision.epoch:
+                return ""
+            self._nudged[decision.key, session] = decision.epoch
         return verdict.nudge

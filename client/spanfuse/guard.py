@@ -402,6 +402,7 @@ class Guard(Actions):
     def _after_fork(self) -> None:
         self._new_counters()
         self.caps.after_fork()
+        self.admission.after_fork()
         self.tell("after_fork")
         if self.local is not None:
             self.local.after_fork()
