@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from bench.peers.protocol import Step
-from spanfuse.parts import (
+from spanfuse.reading.parts import (
     CALL_TYPES,
     RESULT_TYPES,
     body_of,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spanfuse.blocked import Blocked
 from spanfuse.context import session
 from spanfuse.guard import Guard
-from spanfuse.verdict import Verdict
+from spanfuse.decisions.verdict import Verdict
 
 if TYPE_CHECKING:
     from spanfuse.integrations.anthropic import wrap_anthropic as wrap_anthropic

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from spanfuse.names import named
 
 if TYPE_CHECKING:
-    from spanfuse.probes import Lease
+    from spanfuse.decisions.probes import Lease
 
 P = ParamSpec("P")
 R = TypeVar("R")

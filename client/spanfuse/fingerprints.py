@@ -18,9 +18,9 @@ from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import Any, Final, Protocol
 
-from spanfuse.answers import replies
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
-from spanfuse.prints import call_prints, tool_prints
+from spanfuse.reading.answers import replies
+from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE, Prints
+from spanfuse.reading.prints import call_prints, tool_prints
 from spanfuse_schemas.wording import key_id, share_key
 
 MAX_HELD: Final = 64

@@ -10,27 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
-from spanfuse import road
-from spanfuse.actions import Actions
-from spanfuse.availability import OnUnavailable
-from spanfuse.caps import NONE, Given
+from spanfuse.emission import road
+from spanfuse.steering.actions import Actions
+from spanfuse.decisions.availability import OnUnavailable
+from spanfuse.calls.caps import NONE, Given
 from spanfuse.context import Identity
 from spanfuse.counters import Counts
-from spanfuse.feed import Feed, FeedState
-from spanfuse.judge import Judge, Mode
-from spanfuse.probes import PROBE_LEASE_S, Probes
+from spanfuse.decisions.feed import Feed, FeedState
+from spanfuse.decisions.judge import Judge, Mode
+from spanfuse.decisions.probes import PROBE_LEASE_S, Probes
 
 if TYPE_CHECKING:
-    from spanfuse.estimate import Price
-    from spanfuse.leases import Leases
+    from spanfuse.calls.estimate import Price
+    from spanfuse.decisions.leases import Leases
     from spanfuse.ledger.book import Definitions
     from spanfuse.ledger.ledger import Ledger
     from spanfuse.ledger.purse import Purse
     from spanfuse.local import LocalHost
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
     from spanfuse.subscribers.base import Subscriber
-    from spanfuse.tool_call import ToolCall
-    from spanfuse.tool_policy import ToolPolicy
+    from spanfuse.calls.tool_call import ToolCall
+    from spanfuse.tools.policy import ToolPolicy
     from spanfuse_schemas import Decision, Policy, PolicyNotice
     from spanfuse_schemas.signing import Keyring
 
@@ -108,12 +108,12 @@ class Guard(Actions):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         # Here and not in the subscriber's thread: a fork during an import leaves the child's import lock held for ever.
-        import spanfuse.messages  # noqa: F401
-        from spanfuse.admission import Admission
-        from spanfuse.pricing import Pricing
-        from spanfuse.reports import Reporter
+        import spanfuse.reading.messages  # noqa: F401
+        from spanfuse.calls.admission import Admission
+        from spanfuse.calls.pricing import Pricing
+        from spanfuse.emission.reports import Reporter
         from spanfuse.subscribers.connect import connect
-        from spanfuse.tool_policy import ToolPolicy
+        from spanfuse.tools.policy import ToolPolicy
 
         decided = _mode(mode)
         self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
@@ -138,7 +138,7 @@ class Guard(Actions):
         self._reporter: Final = Reporter(self, report_to)
         self.listen(self._reporter)
         if spans and not self.disabled:
-            from spanfuse.spans import CallSpans
+            from spanfuse.emission.spans import CallSpans
 
             self.listen(CallSpans())
         _guards.add(self)
@@ -224,7 +224,7 @@ class Guard(Actions):
         Entering the block raises:
             Blocked: the call is refused; `OverBudget` where a strict budget has no room.
         """
-        from spanfuse.model_call import Asked, ModelCall
+        from spanfuse.calls.model_call import Asked, ModelCall
 
         asked = Asked(model, messages, prompt, system, tools, max_output_tokens, provider, operation, cost_usd)
         return ModelCall(self, _given(session, agent, user, team, trace), asked, call_id)
@@ -259,7 +259,7 @@ class Guard(Actions):
         Entering the block raises:
             Blocked: its session is stopped, or the policy denies it (`ToolDenied`).
         """
-        from spanfuse.tool_call import ToolCall
+        from spanfuse.calls.tool_call import ToolCall
 
         return ToolCall(self, _given(session, agent, user, team, trace), name, arguments, call_id)
 
@@ -324,7 +324,7 @@ class Guard(Actions):
         function's arguments `messages` and `prompt`, if it has them, are shown to the check. Names given here are as in
         `session(...)`.
         """
-        from spanfuse.protect import protected
+        from spanfuse.calls.protect import protected
 
         names = _given(session, agent, user, team, None)
         if function is not None:
@@ -346,7 +346,7 @@ class Guard(Actions):
             function: of any kind: plain, coroutine, generator or async generator.
             given: arguments of `call`.
         """
-        from spanfuse.wrapped import wrapped_call
+        from spanfuse.calls.wrapped import wrapped_call
 
         if function is not None:
             return wrapped_call(self, function, given)
@@ -367,7 +367,7 @@ class Guard(Actions):
             name: name of the tool; default: the function's.
             names: session, agent, user and team, as of `check`.
         """
-        from spanfuse.wrapped import wrapped_tool
+        from spanfuse.calls.wrapped import wrapped_tool
 
         def decorate(decorated: Any) -> Any:
             return wrapped_tool(self, decorated, name or getattr(decorated, "__name__", "tool"), names)
@@ -454,7 +454,7 @@ def _leases(leases: Leases | str | None, purse: Purse | None) -> Leases | None:
     leases = leases or os.environ.get("SPANFUSE_LEASES")
     if leases is None and purse is None:
         return None
-    from spanfuse.leases import leases_at
+    from spanfuse.decisions.leases import leases_at
 
     return leases_at(leases, purse.ledger if purse is not None else None)
 

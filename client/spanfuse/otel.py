@@ -12,7 +12,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from spanfuse import context, progress, road
+from spanfuse import context
+from spanfuse.steering import progress
+from spanfuse.emission import road
 from spanfuse.context import IDENTITY
 from spanfuse.counters import SPANS_DROPPED
 from spanfuse.fingerprints import AT_HAND
@@ -24,7 +26,7 @@ try:
     from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
 
-    from spanfuse.span_queue import PromptSpanProcessor
+    from spanfuse.emission.span_queue import PromptSpanProcessor
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("spanfuse.instrument needs the extra otel: pip install 'spanfuse[otel]'") from error
 
@@ -165,7 +167,7 @@ def _exporter(endpoint: str | None, protocol: Protocol | None, headers: Mapping[
     spoken = protocol or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
     base = (endpoint or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT") or "").rstrip("/")
     if base.startswith("kafka://"):
-        from spanfuse.kafka_spans import KafkaSpanExporter
+        from spanfuse.emission.kafka_spans import KafkaSpanExporter
 
         return KafkaSpanExporter(base.removeprefix("kafka://") or None, EXPORT_TIMEOUT_S)
     if spoken == "grpc":

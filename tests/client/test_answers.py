@@ -15,9 +15,9 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import BaseModel
 
-from spanfuse.answers import Answer, read
-from spanfuse.gathered import Gathered
-from spanfuse.messages import read_actions
+from spanfuse.reading.answers import Answer, read
+from spanfuse.reading.gathered import Gathered
+from spanfuse.reading.messages import read_actions
 from tests.support.provider_api.answers import BODIES, EVENTS
 from tests.support.provider_api.reply import Reply
 

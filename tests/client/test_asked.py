@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse.asked import Kind, asked, nudged
+from spanfuse.reading.asked import Kind, asked, nudged
 
 SAID = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "name": "search"}]

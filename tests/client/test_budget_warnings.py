@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse.budget_warnings import BudgetWarning
+from spanfuse.steering.budget_warnings import BudgetWarning
 from spanfuse.ledger import SqliteLedger
 from spanfuse.testing import FakeGuard
 from tests.support.budgets import defined, strict

@@ -10,9 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spanfuse import alarms, cancel
+from spanfuse.steering import alarms
+from spanfuse.steering import cancel
 from spanfuse.blocked import Blocked
-from spanfuse.cancel import Cancels, CancelToken
+from spanfuse.steering.cancel import Cancels, CancelToken
 from spanfuse.context import Identity
 from spanfuse.testing import block, closed, nudge
 from spanfuse_schemas import LoopPrint

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spanfuse import Blocked, Guard
-from spanfuse.caps import MAX_SESSIONS, Caps, Spent
+from spanfuse.calls.caps import MAX_SESSIONS, Caps, Spent
 from spanfuse.testing import FakeClock, MemorySubscriber
 
 

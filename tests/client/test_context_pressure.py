@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse.context_pressure import ContextPressure
+from spanfuse.steering.context_pressure import ContextPressure
 from spanfuse.testing import FakeGuard
 
 WORD = "abcd"

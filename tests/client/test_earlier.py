@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from spanfuse import earlier
-from spanfuse.answers import Answer
-from spanfuse.asked import asked
-from spanfuse.earlier import Earlier
+from spanfuse.reading import earlier
+from spanfuse.reading.answers import Answer
+from spanfuse.reading.asked import asked
+from spanfuse.reading.earlier import Earlier
 
 CALL = {"type": "function_call", "call_id": "c1", "name": "read", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "c1", "output": "ok"}

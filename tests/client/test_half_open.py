@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard
-from spanfuse.messages import new_input
+from spanfuse.reading.messages import new_input
 from spanfuse.testing import FakeClock, MemorySubscriber, block, closed, is_blocked
 from spanfuse_schemas import Decision, LoopPrint
 

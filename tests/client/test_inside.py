@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextvars
 from typing import Any
 
-from spanfuse.model_call import AT_HAND
+from spanfuse.calls.model_call import AT_HAND
 from spanfuse.testing import FakeGuard
-from spanfuse.tool_call import ToolCall
+from spanfuse.calls.tool_call import ToolCall
 
 
 def test_a_call_inside_another_that_callbacks_made_is_the_same_call() -> None:

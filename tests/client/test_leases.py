@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard
-from spanfuse.leases import Breaker, Denied
-from spanfuse.probes import ASK_AGAIN_S, AWAY_S
+from spanfuse.decisions.leases import Breaker, Denied
+from spanfuse.decisions.probes import ASK_AGAIN_S, AWAY_S
 from spanfuse.testing import FakeClock, MemorySubscriber, block, is_blocked
 from spanfuse_schemas import Decision
 from tests.client.waiting import wait_until

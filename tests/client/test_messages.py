@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from spanfuse import kept, texts
-from spanfuse.messages import Conversation, new_input, read_actions, read_messages
-from spanfuse.texts import is_truncated, looks_failed, print_of
+from spanfuse.reading import kept
+from spanfuse.reading import texts
+from spanfuse.reading.messages import Conversation, new_input, read_actions, read_messages
+from spanfuse.reading.texts import is_truncated, looks_failed, print_of
 from spanfuse_schemas import wording
 from spanfuse_schemas.fingerprint import fingerprint
 from spanfuse_schemas.names import normal_name

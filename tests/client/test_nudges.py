@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse.nudges import with_nudge
+from spanfuse.steering.nudges import with_nudge
 
 SAID = {"role": "user", "content": "Try something else."}
 RESULT = {"type": "tool_result", "tool_use_id": "t1", "content": "none"}

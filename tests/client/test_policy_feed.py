@@ -8,7 +8,7 @@ import pytest
 
 from spanfuse import Guard
 from spanfuse.testing import block, is_blocked
-from spanfuse.tool_denied import ToolDenied
+from spanfuse.tools.denied import ToolDenied
 from spanfuse_schemas import Policy, PolicyNotice, ToolRule
 from tests.client.sse_server import SseServer
 from tests.client.waiting import wait_until

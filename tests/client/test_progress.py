@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
-from spanfuse import Guard, progress
+from spanfuse import Guard
+from spanfuse.steering import progress
 from spanfuse.otel import ContextSpanProcessor
 from spanfuse.testing import FakeGuard, is_blocked
 

@@ -11,7 +11,7 @@ import pytest
 
 from spanfuse import Blocked
 from spanfuse.context import CALL, current
-from spanfuse.messages import new_input
+from spanfuse.reading.messages import new_input
 from spanfuse.testing import FakeGuard, block
 from spanfuse_schemas import LoopPrint
 

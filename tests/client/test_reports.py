@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from spanfuse import Blocked, Guard, road
+from spanfuse import Blocked, Guard
+from spanfuse.emission import road
 from spanfuse.counters import MAX_KEYS, SPANS_DROPPED
-from spanfuse.reports import MAX_NAMES, Reporter
+from spanfuse.emission.reports import MAX_NAMES, Reporter
 from spanfuse.testing import MemorySubscriber, block
 from tests.client.log_receiver import LogReceiver
 from tests.client.test_otel import agent

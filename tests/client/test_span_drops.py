@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from spanfuse.otel import dropped
-from spanfuse.span_queue import PromptSpanProcessor
+from spanfuse.emission.span_queue import PromptSpanProcessor
 from tests.client.test_otel import agent
 from tests.client.waiting import wait_until
 

@@ -16,7 +16,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanfuse import Blocked, Guard
 from spanfuse.otel import ContextSpanProcessor
-from spanfuse.spans import CallSpans
+from spanfuse.emission.spans import CallSpans
 from spanfuse.testing import MemorySubscriber, block
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.pricing import Prices

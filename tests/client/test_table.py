@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse.table import DecisionTable
+from spanfuse.decisions.table import DecisionTable
 from spanfuse.testing import block, closed, nudge
 from spanfuse_schemas import Decision
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from spanfuse import tool_asking
+from spanfuse.tools import asking as tool_asking
 from spanfuse.context import IDENTITY, Identity, session
-from spanfuse.tool_denied import ToolDenied
-from spanfuse.tool_policy import Approval, Question, ToolPolicy
+from spanfuse.tools.denied import ToolDenied
+from spanfuse.tools.policy import Approval, Question, ToolPolicy
 from tests.client.waiting import wait_until
 
 WHO = Identity("run-1", "planner", "ada", "research")

@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse import tool_denials, tool_policy
+from spanfuse.tools import denials as tool_denials
+from spanfuse.tools import policy as tool_policy
 from spanfuse.blocked import Blocked
 from spanfuse.context import Identity
-from spanfuse.tool_denied import ToolDenied
-from spanfuse.tool_policy import Denial, ToolPolicy
-from spanfuse.tool_rules import STRICTNESS
+from spanfuse.tools.denied import ToolDenied
+from spanfuse.tools.policy import Denial, ToolPolicy
+from spanfuse.tools.rules import STRICTNESS
 from spanfuse_schemas import Policy, ToolRule
 
 WHO = Identity("run-1", "planner", "ada", "research")

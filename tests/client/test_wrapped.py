@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard
-from spanfuse.tool_denied import ToolDenied
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tools.denied import ToolDenied
+from spanfuse.tools.policy import ToolPolicy
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanfuse import Guard
 from spanfuse.otel import ContextSpanProcessor
-from spanfuse.spans import CallSpans
+from spanfuse.emission.spans import CallSpans
 from spanfuse.testing import MemorySubscriber
 from spanfuse_processor.config import Config
 from spanfuse_processor.exporters.hub import Hub

@@ -8,8 +8,8 @@ import pytest
 
 from spanfuse import Blocked, Guard
 from spanfuse.testing import FakeGuard
-from spanfuse.tool_denied import ToolDenied
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tools.denied import ToolDenied
+from spanfuse.tools.policy import ToolPolicy
 
 
 def executed(guard: Guard, tool: str, arguments: Any) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from spanfuse.model_call import ModelCall
+from spanfuse.calls.model_call import ModelCall
 from spanfuse.testing import FakeGuard
-from spanfuse.tool_call import ToolCall
+from spanfuse.calls.tool_call import ToolCall
 from spanfuse_schemas import Decision
 
 

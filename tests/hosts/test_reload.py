@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from spanfuse import Guard
 from spanfuse.ledger import SqliteLedger
-from spanfuse.tool_denied import ToolDenied
+from spanfuse.tools.denied import ToolDenied
 from spanfuse_processor.config import Config, load_config
 from spanfuse_processor.config.models import LedgerSettings
 from spanfuse_processor.errors import UnavailableError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse.table import MAX_CLOSED
+from spanfuse.decisions.table import MAX_CLOSED
 from spanfuse_processor.config import load_config
 from spanfuse_schemas import Decision, Evidence
 from spanfuse_schemas.signing import MIN_KEY_CHARS, Keyring

@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from spanfuse import Blocked, Guard, session
 from spanfuse.otel import ContextSpanProcessor
-from spanfuse.span_queue import PromptSpanProcessor
+from spanfuse.emission.span_queue import PromptSpanProcessor
 from spanfuse.testing import is_blocked
 from tests.client.waiting import wait_until
 from tests.support.hosts import SPANFUSE, Deployment, embedded

@@ -118,7 +118,7 @@ async def test_a_topic_that_is_not_there_is_not_made(kafka: KafkaService) -> Non
         agent,
         f"""
         import asyncio
-        from spanfuse.kafka_sender import KafkaSender
+        from spanfuse.emission.kafka_sender import KafkaSender
         sender = KafkaSender("{kafka.brokers}")
         print(sender.send("nobody-made-this", [(None, b"x")], 20))
         print(sender.send("otlp_spans", [(None, b"x")], 20))
@@ -195,7 +195,7 @@ def test_the_broker_asks_who_it_is(secure_kafka: SecureKafka) -> None:
     code = f"""
         import asyncio
         from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-        from spanfuse.kafka_sender import KafkaSender
+        from spanfuse.emission.kafka_sender import KafkaSender
         from spanfuse.subscribers.kafka import Connection
 
         async def make():

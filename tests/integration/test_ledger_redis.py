@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from spanfuse import Guard
-from spanfuse.leases import Breaker, leases_at
+from spanfuse.decisions.leases import Breaker, leases_at
 from spanfuse.ledger import Amounts, Ledger, RedisLedger, connect
 from spanfuse.over_budget import OverBudget
 from spanfuse.testing import MemorySubscriber

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from spanfuse import Guard
-from spanfuse.tool_denied import ToolDenied
+from spanfuse.tools.denied import ToolDenied
 from spanfuse_schemas import POLICY_KEY, PolicyNotice
 from spanfuse_schemas.topics import CONTROL
 from tests.client.waiting import wait_until

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spanfuse.kafka_sender import KafkaSender
+from spanfuse.emission.kafka_sender import KafkaSender
 from spanfuse_processor.otlp.decode import decode_logs
 from spanfuse_processor.otlp.reports import report_of
 from spanfuse_schemas import Detection

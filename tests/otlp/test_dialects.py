@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spanfuse.messages import new_input, read_messages
-from spanfuse.texts import print_of
+from spanfuse.reading.messages import new_input, read_messages
+from spanfuse.reading.texts import print_of
 from spanfuse_processor.otlp.dialects import DIALECTS, dialect_of
 from spanfuse_processor.otlp.dialects.flat import unflatten
 from spanfuse_schemas import Action

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse.drift import TURN_CHARS, sketch
-from spanfuse.instructions import MAX_CHARS
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
-from spanfuse.spoken import MAX_ARGUMENT_CHARS, MAX_RESULTS
+from spanfuse.reading.drift import TURN_CHARS, sketch
+from spanfuse.reading.instructions import MAX_CHARS
+from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE, Prints
+from spanfuse.reading.spoken import MAX_ARGUMENT_CHARS, MAX_RESULTS
 from spanfuse_processor.otlp import content
 from spanfuse_schemas import Drift
 from tests.otlp.fixtures import call, chat, normaliser, says, span

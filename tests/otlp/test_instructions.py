@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse.instructions import GAP_CHARS, MAX_CHARS, folded, passages
+from spanfuse.reading.instructions import GAP_CHARS, MAX_CHARS, folded, passages
 from tests.support.effort import growth
 
 

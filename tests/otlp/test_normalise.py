@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanfuse.messages import Prints, new_input, read_messages
-from spanfuse.texts import print_of
+from spanfuse.reading.messages import Prints, new_input, read_messages
+from spanfuse.reading.texts import print_of
 from spanfuse_processor.otlp.span import Span, SpanEvent
 from spanfuse_schemas import Action, Call, Message
 from spanfuse_schemas.fingerprint import action_print, fingerprint

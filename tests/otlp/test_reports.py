@@ -10,7 +10,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-from spanfuse.report_record import request_of
+from spanfuse.emission.report_record import request_of
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.otlp.decode import Encoding, decode_logs
 from spanfuse_processor.otlp.normalise import Normaliser

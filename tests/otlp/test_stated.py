@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spanfuse.messages import Prints, read_messages
+from spanfuse.reading.messages import Prints, read_messages
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.otlp.span import Span

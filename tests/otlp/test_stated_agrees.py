@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spanfuse.fingerprints import state_call, state_tool
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints
-from spanfuse.prints import call_prints
+from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE, Prints
+from spanfuse.reading.prints import call_prints
 from spanfuse_processor.otlp.content import Content
 from spanfuse_processor.otlp.span import Span
 from spanfuse_schemas import Call

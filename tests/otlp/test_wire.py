@@ -24,7 +24,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
-from spanfuse.messages import new_input
+from spanfuse.reading.messages import new_input
 from spanfuse_processor.otlp.decode import decode, decode_logs
 from spanfuse_processor.otlp.export import ExportResult, Exports
 from spanfuse_processor.otlp.receiver import OtlpReceiver

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from spanfuse.texts import print_of
+from spanfuse.reading.texts import print_of
 from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
 from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_schemas import Action, Call, Message
@@ -75,7 +75,7 @@ def _labels() -> dict[Any, str]:
 
 def forms(result: str) -> tuple[Any, ...]:
     """The values that the same result may be read as: parsed, and wrapped as ADK wraps what is no mapping."""
-    from spanfuse.texts import tool_arguments
+    from spanfuse.reading.texts import tool_arguments
 
     return (tool_arguments(result), {"result": result})
 

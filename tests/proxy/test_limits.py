@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from spanfuse import caps
+from spanfuse.calls import caps
 from tests.client.waiting import wait_until
 from tests.proxy.conftest import CHAT, body
 from tests.services.certificates import Certificates

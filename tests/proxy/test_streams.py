@@ -163,7 +163,7 @@ def _still(sent: list[int]) -> bool:
 def test_an_event_that_never_ends_passes_and_is_not_kept(
     provider: FakeProvider, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spanfuse.wire.MAX_BYTES", 10_000)
+    monkeypatch.setattr("spanfuse.reading.wire.MAX_BYTES", 10_000)
     provider.script(Raw(200, [b"data: " + b"x" * 9_000] * 5, SSE))
     with client.stream("POST", CHAT, json=body(stream=True)) as answer:
         assert len(answer.read()) == 5 * 9_006

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from spanfuse.messages import Prints, read_actions, read_messages
-from spanfuse.texts import looks_failed, print_of
+from spanfuse.reading.messages import Prints, read_actions, read_messages
+from spanfuse.reading.texts import looks_failed, print_of
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.otlp.content import Content

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from spanfuse.report_record import request_of
+from spanfuse.emission.report_record import request_of
 
 _numbers = itertools.count(1)
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spanfuse.asked import asked, nudged
-from spanfuse.caps import Spent
-from spanfuse.earlier import Earlier
+from spanfuse.reading.asked import asked, nudged
+from spanfuse.calls.caps import Spent
+from spanfuse.reading.earlier import Earlier
 from spanfuse.integrations._names import safely
 
 if TYPE_CHECKING:
-    from spanfuse.asked import Kind
+    from spanfuse.reading.asked import Kind
     from spanfuse.guard import Guard
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
 
 _lock = threading.Lock()
 _guard: Guard | None = None

@@ -15,7 +15,7 @@ from spanfuse.integrations._names import told
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
-    from spanfuse.tool_call import ToolCall
+    from spanfuse.calls.tool_call import ToolCall
 
 
 @dataclass(frozen=True)

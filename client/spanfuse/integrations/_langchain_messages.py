@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from spanfuse.parts import CALL_TYPES
-from spanfuse.token_usage import field_of
+from spanfuse.reading.parts import CALL_TYPES
+from spanfuse.reading.token_usage import field_of
 
 _ROLES: Final = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spanfuse import context
-from spanfuse.tool_denied import ToolDenied
+from spanfuse.tools.denied import ToolDenied
 
 if TYPE_CHECKING:
     from spanfuse.blocked import Blocked

@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from spanfuse.asked import Kind
+from spanfuse.reading.asked import Kind
 from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read, with_nudge_of
 from spanfuse.integrations._tapped import tap
-from spanfuse.model_call import ModelCall
+from spanfuse.calls.model_call import ModelCall
 
 C = TypeVar("C")
 

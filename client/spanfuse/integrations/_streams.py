@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
 
 T = TypeVar("T")
 

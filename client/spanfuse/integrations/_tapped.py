@@ -7,8 +7,8 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from spanfuse.model_call import ModelCall
-from spanfuse.wire import EventStream, WholeBody
+from spanfuse.calls.model_call import ModelCall
+from spanfuse.reading.wire import EventStream, WholeBody
 
 
 class Tap:

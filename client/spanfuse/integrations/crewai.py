@@ -17,11 +17,11 @@ from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._crewai_runs import stop, whose
 from spanfuse.integrations._crewai_tools import guard_tools
 from spanfuse.integrations._names import described, safely
-from spanfuse.token_usage import field_of
+from spanfuse.reading.token_usage import field_of
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
 
 __all__ = ["guard_tools", "wrap_llm"]
 

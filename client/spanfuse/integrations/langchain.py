@@ -20,8 +20,8 @@ from spanfuse.integrations._names import described, otherwise, safely
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
     from spanfuse.integrations.langchain_middleware import GuardMiddleware
-    from spanfuse.model_call import ModelCall
-    from spanfuse.tool_call import ToolCall
+    from spanfuse.calls.model_call import ModelCall
+    from spanfuse.calls.tool_call import ToolCall
 
 __all__ = ["GuardCallback", "GuardMiddleware"]
 

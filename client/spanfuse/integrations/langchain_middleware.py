@@ -14,12 +14,12 @@ from langgraph.config import get_config
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens
 from spanfuse.integrations._names import described, otherwise, safely
-from spanfuse.tool_denied import ToolDenied
+from spanfuse.tools.denied import ToolDenied
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
-    from spanfuse.model_call import ModelCall
-    from spanfuse.tool_call import ToolCall
+    from spanfuse.calls.model_call import ModelCall
+    from spanfuse.calls.tool_call import ToolCall
 
 
 class GuardedState(AgentState):

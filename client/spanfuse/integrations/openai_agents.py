@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from agents import Model, ModelProvider, MultiProvider
 
-from spanfuse.asked import nudged
+from spanfuse.reading.asked import nudged
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._agents_runs import guard_tools, whose
 from spanfuse.integrations._bound import default_guard
@@ -20,7 +20,7 @@ from spanfuse.integrations._streams import within
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
 
 __all__ = ["GuardedModel", "GuardedProvider"]
 

@@ -23,7 +23,7 @@ from spanfuse.integrations._pydantic_messages import as_dicts, as_response, inst
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
     from spanfuse.integrations._pydantic_capability import GuardCapability
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
 
 __all__ = ["GuardCapability", "GuardedModel", "GuardedToolset"]
 

@@ -6,15 +6,15 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from spanfuse import progress
+from spanfuse.steering import progress
 from spanfuse.failures import whose_failure
-from spanfuse.prints import call_prints, fields_of, tool_prints
+from spanfuse.reading.prints import call_prints, fields_of, tool_prints
 from spanfuse_schemas import Call, Tokens
 from spanfuse_schemas.fingerprint import exact_hash
 
 if TYPE_CHECKING:
-    from spanfuse.model_call import ModelCall
-    from spanfuse.tool_call import ToolCall
+    from spanfuse.calls.model_call import ModelCall
+    from spanfuse.calls.tool_call import ToolCall
 
 _TRACE: Final = "0" * 32
 """Trace of calls that are in none."""

@@ -7,9 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from spanfuse.messages import named_call
-from spanfuse.parts import calls_of, mapping_of
-from spanfuse.prints import unwrapped
+from spanfuse.reading.messages import named_call
+from spanfuse.reading.parts import calls_of, mapping_of
+from spanfuse.reading.prints import unwrapped
 from spanfuse_processor.hosts.spans import Reading, windows
 from spanfuse_processor.otlp.dialects import dialect_of
 from spanfuse_processor.otlp.dialects.forms import load_text

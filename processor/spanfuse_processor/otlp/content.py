@@ -7,10 +7,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spanfuse.drift import sketch
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE, Prints, read_actions
-from spanfuse.prints import few, fields_of, input_prints, tool_prints
-from spanfuse.texts import is_hidden
+from spanfuse.reading.drift import sketch
+from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE, Prints, read_actions
+from spanfuse.reading.prints import few, fields_of, input_prints, tool_prints
+from spanfuse.reading.texts import is_hidden
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.forms import Cut, Messages, load_text
 from spanfuse_processor.otlp.dialects.sources import SYSTEM, read_sources, says

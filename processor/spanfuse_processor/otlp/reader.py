@@ -169,7 +169,7 @@ class Reader:
 
 def _progress(span: Span) -> int | None:
     """What the agent says it has achieved."""
-    said = number(span.attributes.get("spanfuse.progress"))
+    said = number(span.attributes.get("spanfuse.steering.progress"))
     return int(said) if said is not None and 0 <= said < 2**53 else None
 
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from spanfuse.report_record import EVENT, PREFIX
+from spanfuse.emission.report_record import EVENT, PREFIX
 from spanfuse_processor.otlp.span import LogRecord
 from spanfuse_processor.otlp.times import MAX_AHEAD_NS
 from spanfuse_schemas.guard_report import CallsMade, GuardReport, Refused

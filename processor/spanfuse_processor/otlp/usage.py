@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, NamedTuple
 
-from spanfuse.parts import calls_of, mapping_of
+from spanfuse.reading.parts import calls_of, mapping_of
 from spanfuse_processor.otlp.dialects.dialect import Dialect
 from spanfuse_processor.otlp.dialects.forms import Cut, load_text
 from spanfuse_processor.otlp.span import Span

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from spanfuse.texts import is_hidden
+from spanfuse.reading.texts import is_hidden
 from spanfuse_processor.otlp.reprs import fields_of_repr, looks_like_fields, python_value
 from spanfuse_processor.otlp.span import SpanEvent
 from spanfuse_schemas.names import normal_name

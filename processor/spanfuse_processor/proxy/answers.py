@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from spanfuse.wire import MAX_BYTES, EventStream, Learning, ProviderError, WholeBody
+from spanfuse.reading.wire import MAX_BYTES, EventStream, Learning, ProviderError, WholeBody
 
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 """gzip or zlib, told by the header."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from spanfuse import Guard
-from spanfuse.model_call import ModelCall
+from spanfuse.calls.model_call import ModelCall
 from spanfuse_processor.proxy.answers import Reader
 from spanfuse_processor.proxy.headers import Headers, downstream
 from spanfuse_processor.proxy.upstream import Answer

@@ -12,9 +12,9 @@ import aiohttp
 import orjson
 
 from spanfuse import Blocked, Guard
-from spanfuse.asked import asked, nudged
+from spanfuse.reading.asked import asked, nudged
 from spanfuse.context import Session
-from spanfuse.earlier import Earlier
+from spanfuse.reading.earlier import Earlier
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate
 from spanfuse_processor.otlp.room import Room

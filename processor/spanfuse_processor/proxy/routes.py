@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 from urllib.parse import unquote
 
-from spanfuse.asked import Kind
+from spanfuse.reading.asked import Kind
 
 Provider = Literal["openai", "anthropic"]
 

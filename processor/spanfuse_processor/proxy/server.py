@@ -10,7 +10,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spanfuse import Guard
-from spanfuse.estimate import Tokens
+from spanfuse.calls.estimate import Tokens
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.proxy.handler import MAX_UNDER_WAY, Proxy
 from spanfuse_processor.proxy.routes import Provider
@@ -106,7 +106,7 @@ def guard_of(settings: ProxySettings) -> Guard:
         raise ConfigError([str(error)]) from None
     if settings.otlp_url is not None:
         from spanfuse import instrument
-        from spanfuse.spans import CallSpans
+        from spanfuse.emission.spans import CallSpans
 
         # Without a name of the service: ingest would take it for the agent of all calls.
         instrument(settings.otlp_url)

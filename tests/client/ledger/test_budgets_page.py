@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from spanfuse.estimate import OUTPUT_TOKENS
+from spanfuse.calls.estimate import OUTPUT_TOKENS
 from spanfuse.ledger import MAX_AMOUNT, allowance, purse, redis, sqlite, sqlite_books
 from spanfuse.ledger.book import KEPT_S
 from spanfuse.ledger.steps import HOLD_S

@@ -15,7 +15,7 @@ from crewai.tools import tool
 from spanfuse import Blocked
 from spanfuse.integrations.crewai import guard_tools, wrap_llm
 from spanfuse.testing import block, nudge
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tools.policy import ToolPolicy
 from tests.frameworks.crewai.replies import CALL, DONE, NEWER
 from tests.frameworks.scripts import NUDGE, last_said
 from tests.frameworks.watched import Watched

@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 
 from spanfuse.integrations.mcp import wrap_session
 from spanfuse.testing import block
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tools.policy import ToolPolicy
 from tests.client.waiting import wait_until
 from tests.frameworks.mcp.server import made
 from tests.frameworks.watched import Watched

@@ -16,7 +16,7 @@ from spanfuse import Blocked
 from spanfuse.integrations.openai import wrap_openai
 from spanfuse.integrations.openai_agents import GuardedModel, GuardedProvider
 from spanfuse.testing import block, nudge
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tools.policy import ToolPolicy
 from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider

@@ -17,7 +17,7 @@ from pydantic_ai.toolsets import FunctionToolset
 from spanfuse import Blocked
 from spanfuse.integrations.pydantic_ai import GuardedModel, GuardedToolset
 from spanfuse.testing import block, nudge
-from spanfuse.tool_policy import ToolPolicy
+from spanfuse.tools.policy import ToolPolicy
 from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider

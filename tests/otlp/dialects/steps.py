@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from spanfuse.messages import new_input
-from spanfuse.texts import print_of
+from spanfuse.reading.messages import new_input
+from spanfuse.reading.texts import print_of
 from spanfuse_schemas import Action, Call
 from spanfuse_schemas.fingerprint import action_print
 

@@ -11,10 +11,10 @@ from functools import cache
 from types import AsyncGeneratorType, GeneratorType
 from typing import TYPE_CHECKING, Any
 
-from spanfuse.wire import EventStream
+from spanfuse.reading.wire import EventStream
 
 if TYPE_CHECKING:
-    from spanfuse.model_call import ModelCall
+    from spanfuse.calls.model_call import ModelCall
 
 Ended = Callable[[Any], None]
 

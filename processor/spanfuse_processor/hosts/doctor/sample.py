@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spanfuse.messages import FINGERPRINT_ATTRIBUTE
+from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE
 from spanfuse_processor.core.guards import told_of
 from spanfuse_processor.core.scopes.coverage import STEP_NS, spread
 from spanfuse_processor.hosts.doctor.sampling import share_sampled

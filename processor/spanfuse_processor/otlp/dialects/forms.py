@@ -1,4 +1,4 @@
-"""The forms that messages have in attributes, brought to those that `spanfuse.messages` reads.
+"""The forms that messages have in attributes, brought to those that `spanfuse.reading.messages` reads.
 
 Known are whole requests and responses (OpenAI Chat and Responses, Anthropic, Gemini, Bedrock), messages as LangChain
 serialises them, and the wrappers of OpenInference. What needs no change is not copied.

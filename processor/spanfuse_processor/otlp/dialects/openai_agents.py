@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from spanfuse.parts import CALL_TYPES, RESULT_TYPES, calls_of, function_of, parts_of
+from spanfuse.reading.parts import CALL_TYPES, RESULT_TYPES, calls_of, function_of, parts_of
 from spanfuse_processor.otlp.dialects.dialect import AgentSpan
 from spanfuse_processor.otlp.dialects.forms import Messages
 from spanfuse_processor.otlp.dialects.openllmetry import OPENLLMETRY

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from spanfuse.parts import calls_of, function_of, mapping_of
-from spanfuse.texts import is_hidden
+from spanfuse.reading.parts import calls_of, function_of, mapping_of
+from spanfuse.reading.texts import is_hidden
 from spanfuse_processor.otlp.dialects.flat import unflatten
 from spanfuse_processor.otlp.dialects.forms import Cut, Messages, as_message, as_messages, load_text
 from spanfuse_processor.otlp.span import Span, SpanEvent

@@ -1,0 +1,1 @@
+"""What leaves the process: spans, and reports of what the Guard did."""

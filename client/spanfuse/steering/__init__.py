@@ -1,0 +1,1 @@
+"""Beyond yes and no: nudges, warnings, deadlines, cancellation, progress."""

@@ -1,0 +1,1 @@
+"""Which tools an agent may use."""
