@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, SecretStr, field_validator, model_v
 
 from spanfuse_processor.config.api import Api
 from spanfuse_processor.config.budgets import Budgets
+from spanfuse_processor.config.exporters import Exporters
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
 from spanfuse_processor.config.section import Section, listed, separated, without_nulls
@@ -105,6 +106,15 @@ class LedgerSettings(Section):
         return value
 
 
+class ReadModelSettings(Section):
+    """Where workers write what people are shown: sessions and their steps, detections, minutes; bounded and for a day. A Redis
+    that is away costs detection nothing."""
+
+    address: SecretStr
+    """`redis://HOST:PORT/DB` (also `rediss` and `unix`); parameters after `?`: `tenant`, `cluster=1`, `timeout_ms`. It may be
+    that of the ledger."""
+
+
 class Extensions(Section):
     """What is not on the way of the data."""
 
@@ -114,6 +124,8 @@ class Extensions(Section):
     """State."""
     ledger: LedgerSettings | None = None
     """Books of strict budgets. Default: none; then nobody can reserve."""
+    readmodel: ReadModelSettings | None = None
+    """What people are shown of workers, by `spanfuse api`. Default: none; `spanfuse up` keeps it in its storage."""
 
 
 class Service(Section):
@@ -163,6 +175,8 @@ class Config(Section):
     """Which tools agents may use."""
     pricing: Pricing = Pricing()
     """Prices of models."""
+    exporters: Exporters = Exporters()
+    """Where outcomes go."""
     extensions: Extensions = Extensions()
     """API and storage."""
     service: Service = Service()

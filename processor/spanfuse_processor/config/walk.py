@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from spanfuse_processor.config.source import Path
 from spanfuse_schemas import Rules
@@ -27,10 +28,16 @@ def model_at(model: type[BaseModel], path: Path) -> type[BaseModel] | None:
             return None
         if isinstance(key, int):
             continue
-        field = next((f for name, f in here.model_fields.items() if (f.alias or name) == key), None)
+        field = _field(here, key)
         if field is None:
             here = getattr(here, "NAMED", here)  # a name that the operator chose, as in a mapping of models
             continue
         found = models_in(field.annotation)
         here = found[0] if len(found) == 1 else None
     return here
+
+
+def _field(model: type[BaseModel], key: str) -> FieldInfo | None:
+    """The field of a key; where models have names of the operator's behind their kind, that of the kind."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    return fields.get(key) or (None if hasattr(model, "NAMED") else fields.get(key.partition("/")[0]))

@@ -1,0 +1,60 @@
+"""What a host tells of, for those within the process who pass it on. They listen as anybody does: nobody waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.exporters.hub import Listener
+
+RETRY_S: Final = 1.0
+"""How long is waited until it is tried again to listen, seconds."""
+
+
+class News(NamedTuple):
+    """One event."""
+
+    event: str
+    """`decision`, `detection`, `audit`, …; `anew`: some were missed."""
+    data: bytes
+    """JSON."""
+
+
+class Teller(Protocol):
+    """Who tells."""
+
+    def events(self, last_id: str = "") -> tuple[Iterable[bytes], Listener]:
+        """All that happens, from behind `last_id` on; see `exporters.events.EventLog`."""
+
+
+async def news(teller: Teller, silence_s: float) -> AsyncIterator[list[News]]:
+    """What happens from now on, in groups as it came; an empty one after `silence_s` seconds without any. Who did not keep up
+    goes on where it was, or is told `anew`."""
+    last_id = ""
+    while True:
+        try:
+            missed, listener = teller.events(last_id)
+        except UnavailableError:
+            await asyncio.sleep(RETRY_S)
+            continue
+        try:
+            frames: bytes | None = b"".join(missed)
+            while frames is not None:
+                found = list(parsed(frames))
+                if found:
+                    last_id = found[-1][0]
+                yield [one for _, one in found]
+                frames = await listener.take(silence_s)
+        finally:
+            listener.close()
+        await asyncio.sleep(0)
+
+
+def parsed(frames: bytes) -> Iterator[tuple[str, News]]:
+    """Server-sent events, each with its id."""
+    for frame in frames.split(b"\n\n"):
+        fields = dict(line.split(b": ", 1) for line in frame.split(b"\n") if b": " in line)
+        if b"event" in fields:
+            yield fields.get(b"id", b"").decode(), News(fields[b"event"].decode(), fields.get(b"data", b"{}"))
