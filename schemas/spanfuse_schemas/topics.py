@@ -14,6 +14,7 @@ DETECTIONS: Final = "spanfuse.detections"
 CHARGES: Final = "spanfuse.charges"
 CONTROL: Final = "spanfuse.control"
 AUDIT: Final = "spanfuse.audit"
+POLICY: Final = "spanfuse.policy"
 DEAD_LETTER: Final = "spanfuse.dead-letter"
 
 
@@ -78,6 +79,13 @@ TOPICS: Final[tuple[Topic, ...]] = (
         name=AUDIT,
         key="BudgetOrder.id",
         value="Audited",
+        config={"cleanup.policy": "compact", "segment.ms": _WEEK_MS},
+        partitions=1,
+    ),
+    Topic(
+        name=POLICY,
+        key="`overlay`",
+        value="PolicyOrder: what operators have laid over the configuration file of workers",
         config={"cleanup.policy": "compact", "segment.ms": _WEEK_MS},
         partitions=1,
     ),

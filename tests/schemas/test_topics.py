@@ -15,6 +15,7 @@ from spanfuse_schemas.topics import (
     DETECTIONS,
     OTLP_LOGS,
     OTLP_SPANS,
+    POLICY,
     TOPICS,
     partition_of,
 )
@@ -22,15 +23,15 @@ from spanfuse_schemas.topics import (
 BY_NAME = {topic.name: topic for topic in TOPICS}
 
 
-def test_there_are_eight_topics() -> None:
-    assert set(BY_NAME) == {OTLP_SPANS, OTLP_LOGS, CALLS, DETECTIONS, CHARGES, CONTROL, AUDIT, DEAD_LETTER}
+def test_there_are_nine_topics() -> None:
+    assert set(BY_NAME) == {OTLP_SPANS, OTLP_LOGS, CALLS, DETECTIONS, CHARGES, CONTROL, AUDIT, POLICY, DEAD_LETTER}
     assert len(BY_NAME) == len(TOPICS)
 
 
-def test_only_control_and_audit_are_compacted() -> None:
-    """A Guard that starts late reads the whole present from the one, and orders are kept for good in the other."""
+def test_only_control_and_what_operators_order_is_compacted() -> None:
+    """A Guard that starts late reads the whole present from the one, and orders are kept for good in the others."""
     assert {t.name: t.config["cleanup.policy"] for t in TOPICS} == {
-        name: "compact" if name in (CONTROL, AUDIT) else "delete" for name in BY_NAME
+        name: "compact" if name in (CONTROL, AUDIT, POLICY) else "delete" for name in BY_NAME
     }
 
 
@@ -41,7 +42,7 @@ def test_the_control_topic_has_one_partition_and_no_retention_by_time() -> None:
 
 
 def test_histories_are_kept_for_a_week() -> None:
-    kept = {t.config.get("retention.ms") for t in TOPICS if t.name not in (CONTROL, AUDIT)}
+    kept = {t.config.get("retention.ms") for t in TOPICS if t.name not in (CONTROL, AUDIT, POLICY)}
     assert kept == {str(7 * 24 * 3600 * 1000)}
 
 

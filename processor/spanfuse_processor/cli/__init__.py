@@ -13,7 +13,7 @@ from spanfuse_processor.cli.policy import policy
 from spanfuse_processor.cli.prepare import topics, validate
 from spanfuse_processor.cli.proxy import proxy
 from spanfuse_processor.cli.replay import replay
-from spanfuse_processor.cli.run import up, worker
+from spanfuse_processor.cli.run import api, up, worker
 from spanfuse_processor.cli.show import demo
 from spanfuse_processor.cli.tail import tail
 
@@ -31,7 +31,7 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, proxy, topics, validate, demo, status, reset, budget, policy, tail, inspect, doctor, replay):
+for command in (up, worker, api, proxy, topics, validate, demo, status, reset, budget, policy, tail, inspect, doctor, replay):
     cli.add_command(command)
 
 

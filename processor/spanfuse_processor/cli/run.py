@@ -64,6 +64,33 @@ def _host(endpoint: str) -> str:
 
 @click.command()
 @required_config_option
+def api(config_path: Path) -> None:
+    """Serve the API of a stream deployment, with its page.
+
+    It takes the configuration of the workers, with `extensions.readmodel`: the Redis to which they write what it shows. Any
+    number of them may run. Stop with Ctrl-C or SIGTERM.
+
+    \b
+    Example:
+      spanfuse api --config worker.yaml
+    """
+    import asyncio
+
+    from spanfuse_processor.config import load_config
+    from spanfuse_processor.exporters.hub import make_room
+    from spanfuse_processor.hosts.api import ApiHost, serve_api
+
+    config = load_config(config_path)
+    make_room()
+
+    def ready(host: ApiHost) -> None:
+        click.echo(f"spanfuse api is up: http://{_host(config.extensions.api.endpoint)}:{host.port}", err=True)
+
+    asyncio.run(serve_api(config, ready))
+
+
+@click.command()
+@required_config_option
 def worker(config_path: Path) -> None:
     """Run one worker of the fleet: faust-streaming on Kafka.
 

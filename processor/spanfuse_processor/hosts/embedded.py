@@ -31,7 +31,7 @@ from spanfuse_processor.hosts.console import EmbeddedConsole
 from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
-from spanfuse_processor.hosts.overlaid import PolicyOrder, overlaid
+from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of, overlaid
 from spanfuse_processor.hosts.reload import notice_of, on_hangup
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.hosts.upkeep import AT_ONCE
@@ -117,8 +117,7 @@ class EmbeddedHost:
         self._started = time.monotonic()
         store = Store(self._config.extensions.storage.path)
         try:
-            laid = store.policy_order()
-            self._policy_order = PolicyOrder.from_json(laid) if laid else None
+            self._policy_order = order_of(store.policy_order())
             self._config = overlaid(self.file, self._policy_order)
             self.policy = notice_of(self._config.policy(), self.policy)
             self._engine = Engine(self._config, store, self._hub)

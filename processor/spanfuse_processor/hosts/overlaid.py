@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -11,6 +12,8 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.config.overlay import Overlay, digest
 from spanfuse_processor.errors import StateError
 from spanfuse_schemas.record import SCHEMA_VERSION, Record
+
+log = logging.getLogger(__name__)
 
 
 class PolicyOrder(Record):
@@ -59,10 +62,19 @@ class PolicyOrder(Record):
         )
 
 
-def overlaid(file: Config, order: PolicyOrder | None) -> Config:
-    """What is in force: the file, with what was laid over it.
+def order_of(data: bytes | None) -> PolicyOrder | None:
+    """An order as it was kept; none: there is none, or another build has written it."""
+    if not data:
+        return None
+    try:
+        order: PolicyOrder = PolicyOrder.from_json(data)
+        order.read()
+    except (ValidationError, StateError) as error:
+        log.warning("what an operator had laid over the configuration is left out: %s", error)
+        return None
+    return order
 
-    Raises:
-        StateError: another build has written what was laid over it.
-    """
+
+def overlaid(file: Config, order: PolicyOrder | None) -> Config:
+    """What is in force: the file, with what was laid over it."""
     return order.read().over(file) if order is not None and order.holds(file) else file

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, Final
 
+import msgpack
 import orjson
 
 from spanfuse_processor.exporters.readmodel.cursor import next_of, place_of
@@ -89,15 +90,26 @@ class RedisReadModel:
         """One session."""
         return next(iter(await self._rows([(self._partition(session), _key(session))])), None)
 
-    async def changed(self, since_ns: int, most: int) -> list[str]:
-        """Sessions whose last call ended since a moment, some of them."""
-        lists = await self._link.together(
-            [
-                ("ZREVRANGEBYSCORE", self._link.key(p, "sessions"), "+inf", since_ns, "LIMIT", 0, most)
-                for p in range(self._link.partitions)
-            ]
-        )
-        return [name.decode("utf-8", "replace") for names in lists for name in names][:most]
+    async def changed(self, behind: str, most: int = 100) -> tuple[str, list[str]]:
+        """Which sessions have changed, and where to go on.
+
+        Args:
+            behind: where it ended the last time; empty: begin with what comes from now on.
+            most: writes that are looked at.
+        """
+        key = self._link.shared("changed")
+        if not behind:
+            last = await self._link.asked(self._link.client.xrevrange(key, count=1))
+            return (last[0][0].decode() if last else "0-0"), []
+        found = await self._link.asked(self._link.client.xrange(key, min=f"({behind}", count=most))
+        names = [name.decode("utf-8", "replace") for _, fields in found for name in msgpack.unpackb(fields[b"s"])]
+        return (found[-1][0].decode() if found else behind), list(dict.fromkeys(names))
+
+    async def workers(self) -> list[dict[str, Any]]:
+        """What workers tell of themselves; those of which nothing was heard for half a minute are left out."""
+        names = sorted(await self._link.asked(self._link.client.smembers(self._link.shared("workers"))))
+        found = await self._link.together([("GET", name) for name in names])
+        return [orjson.loads(told) for told in found if told is not None]
 
     async def timeline(self, session: str, limit: int = MAX_STEPS) -> list[StepRow]:
         """The last steps of a session; of two of one span the later one is told."""

@@ -20,6 +20,8 @@ from spanfuse_processor.errors import ConfigError, UnavailableError
 TIMEOUT_S: Final = 2.0
 """How long connecting, and each answer, may take, seconds."""
 DAY_S: Final = 24 * 3600
+_NOT_NOW: Final = frozenset({"OOM", "LOADING", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "MASTERDOWN", "BUSY", "MISCONF"})
+"""How answers begin that may be others later."""
 
 
 class RedisLink:
@@ -61,17 +63,33 @@ class RedisLink:
         return f"spanfuse:{{{self.tenant}}}:{what}".encode()
 
     async def together(self, commands: list[tuple[Any, ...]]) -> list[Any]:
-        """Several commands in one round trip, not as a transaction; on a cluster to each node its own.
+        """The answers to several questions, in one round trip.
 
         Raises:
-            UnavailableError: Redis does not answer, or refuses.
+            UnavailableError: Redis does not answer, or refuses one.
+        """
+        answers = await self.sent(commands)
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise UnavailableError(f"the read model in Redis at {self._where} refuses: {answer}") from answer
+        return answers
+
+    async def sent(self, commands: list[tuple[Any, ...]]) -> list[Any]:
+        """Several commands in one round trip, not as a transaction; on a cluster to each node its own. What Redis refuses for
+        good has an exception as its answer.
+
+        Raises:
+            UnavailableError: Redis does not answer, or not now.
         """
         if not commands:
             return []
         pipeline = self.client.pipeline() if self._is_cluster else self.client.pipeline(transaction=False)
         for command in commands:
             pipeline.execute_command(*command)
-        answers: list[Any] = await self.asked(pipeline.execute())
+        answers: list[Any] = await self.asked(pipeline.execute(raise_on_error=False))
+        for answer in answers:
+            if isinstance(answer, Exception) and (_NOT_NOW & {*str(answer).split()[:2]} or _is_lost(answer)):
+                raise UnavailableError(f"the read model in Redis at {self._where}: {answer}") from answer
         return answers
 
     async def asked(self, work: Awaitable[Any]) -> Any:
@@ -94,3 +112,7 @@ class RedisLink:
     async def close(self) -> None:
         """Let the connections go."""
         await self.client.aclose()
+
+
+def _is_lost(answer: Exception) -> bool:
+    return isinstance(answer, (redis.ConnectionError, redis.TimeoutError, OSError))

@@ -153,6 +153,19 @@ class RedisWriter:
         yield ("SET", key, latest.snapshot, "EX", 35 * DAY_S)
         yield ("ZADD", index, latest.last_ns, name)
 
+    def changed(self, sessions: list[str]) -> Command:
+        """The command that tells those who watch which sessions have changed."""
+        return (
+            "XADD",
+            self._link.shared("changed"),
+            "MAXLEN",
+            "~",
+            1000,
+            "*",
+            "s",
+            msgpack.packb(list(map(_key, sessions))),
+        )
+
     def bounds(self, partitions: Iterable[int], kinds: Iterable[str], now_ns: int) -> Iterator[Command]:
         """The commands that keep the lists within their bounds."""
         for partition in partitions:
@@ -166,8 +179,11 @@ class RedisWriter:
 
         Raises:
             UnavailableError: Redis does not answer; all may be sent again.
+
+        Returns:
+            An exception in the place of each that Redis refuses for good.
         """
-        return await self._link.together(commands)
+        return await self._link.sent(commands)
 
 
 def hour_key(link: RedisLink, partition: int, kind: str, name: str, hour: int) -> bytes:

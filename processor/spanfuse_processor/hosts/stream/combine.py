@@ -75,6 +75,7 @@ class Combiner(Hop[ChargeBatch]):
         for found in (ordered, outcome):
             self._count_found(found.decisions, found.detections)
         await self._send(records)
+        self.told.combined(message, (ordered, outcome), self.stage.policy.mode)
 
     def _reset(self, reset: Reset, now_ns: int, partition: int, offset: int, records: list[Out]) -> bool:
         """Whether it has changed a scope: one that nobody knows must not be made by it."""

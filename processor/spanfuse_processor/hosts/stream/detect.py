@@ -66,6 +66,7 @@ class Detector(Hop[CallBatch]):
         await self._send(records)
         await self._hand_on(outcome)
         self._writeback.charge(outcome.charges)
+        self.told.applied(message, outcome, self.pipeline.policy.mode)
 
     def _sorted(self, batch: CallBatch) -> tuple[CallBatch, list[Reset]]:
         """The batch without its resets of sessions that nobody knows, and these: they must not make a session."""

@@ -15,6 +15,7 @@ from spanfuse_processor.errors import SpanfuseError
 from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.states import Out, States
+from spanfuse_processor.hosts.stream.told import Nobody, Told
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_schemas import Decision, Detection
 from spanfuse_schemas.record import Record
@@ -54,6 +55,8 @@ class Hop(ABC, Generic[Batch]):
         self._present = present
         self._fail = fail
         self._expected: dict[int, int] = {}
+        self.told: Told = Nobody()
+        """Hears what was applied."""
 
     @abstractmethod
     async def _apply(self, batch: Batch, message: Any) -> None:

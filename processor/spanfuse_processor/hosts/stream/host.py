@@ -22,6 +22,7 @@ from spanfuse_processor.hosts.stream.app import HEARTBEAT_S, SESSION_TIMEOUT_S, 
 from spanfuse_processor.hosts.stream.combine import Combiner
 from spanfuse_processor.hosts.stream.detect import Detector
 from spanfuse_processor.hosts.stream.expiry import ScopeExpiry, SessionExpiry
+from spanfuse_processor.hosts.stream.feed import Feed
 from spanfuse_processor.hosts.stream.ingest import Ingest
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox
@@ -58,10 +59,16 @@ class StreamHost:
         policy: the rules.
         normaliser: makes calls of spans.
         keys: sign what Guards are told.
+        feed: tells what people are shown; none: nothing is.
     """
 
     def __init__(
-        self, settings: KafkaSettings, policy: Policy, normaliser: Normaliser, keys: Keyring | None = None
+        self,
+        settings: KafkaSettings,
+        policy: Policy,
+        normaliser: Normaliser,
+        keys: Keyring | None = None,
+        feed: Feed | None = None,
     ) -> None:
         self.settings = settings
         self.counters: Counter[str] = Counter()
@@ -70,7 +77,7 @@ class StreamHost:
         """Fails when the worker has to end."""
         self.ready = asyncio.Event()
         """Set while partitions are assigned and recovered."""
-        self._normaliser = normaliser
+        self._normaliser, self._feed = normaliser, feed
         self._pipeline, self._stage = Pipeline(policy), ScopeStage(policy)
         self.policy = notice_of(policy)
         """The policy in force, as Guards are told it."""
@@ -115,8 +122,11 @@ class StreamHost:
         partition = partition_of(scope, self.settings.partitions)
         return partition if self.ready.is_set() and TP(CHARGES, partition) in self.assigned() else None
 
-    async def start(self) -> None:
+    async def start(self, checked: Callable[[], Awaitable[None]] | None = None) -> None:
         """Connect, join the group, recover.
+
+        Args:
+            checked: called when the topics are known to be there, before anything is read from them.
 
         Raises:
             UnavailableError: if Kafka does not answer.
@@ -125,15 +135,21 @@ class StreamHost:
         await self.outbox.start()
         partitions = await partitions_of(self.settings)
         _check(partitions, self.settings.partitions)
+        if checked is not None:
+            await checked()
         self._build(self.settings.partitions)
         self._tasks = [
             asyncio.create_task(self._guarded(work)) for work in (self._run_app, self._write_back, self._run_beat)
         ]
 
-    async def govern(self, policy: Policy) -> None:
-        """Work by another policy from now on, and tell it to Guards."""
+    def adopt(self, policy: Policy) -> None:
+        """Work by another policy from now on."""
         self._pipeline.policy = self._stage.policy = policy
         self.policy = notice_of(policy, self.policy)
+
+    async def govern(self, policy: Policy) -> None:
+        """Work by another policy from now on, and tell it to Guards."""
+        self.adopt(policy)
         await self.publish()
 
     async def publish(self) -> None:
@@ -159,6 +175,9 @@ class StreamHost:
             self._pipeline, self._sessions, outbox, first, counters, partitions=partitions, present=present, fail=fail
         )
         self._combiner = Combiner(self._stage, self._scopes, outbox, second, counters, present=present, fail=fail)
+        if self._feed is not None:
+            for part in (self._sessions, self._scopes, self._detector, self._combiner):
+                part.told = self._feed
         self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters, self._is_present)
         self._agent(OTLP_SPANS, self._ingest.handle)
         self._agent(OTLP_LOGS, self._ingest.handle)
@@ -237,6 +256,8 @@ class StreamHost:
             hop.forget()
         for expiry in self._expiries:
             expiry.forget()
+        if self._feed is not None:
+            self._feed.forget()
 
     async def _drain(self) -> None:
         """Take nothing more, and make durable what has been taken."""
@@ -247,6 +268,8 @@ class StreamHost:
             self.ready.clear()
         await self._writeback.flush()
         await self._scope_writeback.flush()
+        if self._feed is not None:
+            await self._feed.drain()
         await asyncio.sleep(0)  # lets ingest hear of the acknowledgements that the flush has waited for
         await self.offsets.commit()
 

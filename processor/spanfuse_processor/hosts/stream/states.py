@@ -11,6 +11,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.stream.outbox import Row
 from spanfuse_processor.hosts.stream.table import StateTable, Stored
+from spanfuse_processor.hosts.stream.told import Nobody, Told
 from spanfuse_schemas import Decision
 from spanfuse_schemas.topics import CONTROL
 
@@ -69,6 +70,8 @@ class States(ABC, Generic[State]):
         self._live: OrderedDict[str, Live[State]] = OrderedDict()
         self._dirty: dict[str, Live[State]] = {}
         self._untold: list[Out] = []
+        self.told: Told = Nobody()
+        """Hears what is stored, and what is over."""
 
     @abstractmethod
     def breaker_of(self, name: str) -> str:
@@ -127,6 +130,7 @@ class States(ABC, Generic[State]):
             key = key_of(name)
             self._table.store(key, value, live.partition)
             taken.append((key, value, live.partition))
+            self.told.stored(name, live.state, value, live.partition)
         return taken
 
     def _value(self, name: str, live: Live[State]) -> bytes:
@@ -158,6 +162,7 @@ class States(ABC, Generic[State]):
         self._live.pop(name, None)
         self._dirty.pop(name, None)
         self._table.store(key_of(name), None, partition)
+        self.told.forgotten(self.what, name, partition)
 
     def roll_back(self, names: Iterable[str], partition: int) -> None:
         """A message has failed and may have changed them in part: the table is the truth. What they had been told of since it

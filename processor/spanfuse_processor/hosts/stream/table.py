@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
 
 _HEADER: Final = struct.Struct(">Bqqq")
+HEADER_BYTES: Final = _HEADER.size
+"""What stands before the snapshot."""
 _LAYOUT: Final = 2
 
 

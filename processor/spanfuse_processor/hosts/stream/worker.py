@@ -6,9 +6,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,22 +19,29 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka import TopicPartition
 
 from spanfuse_processor.errors import ConfigError
+from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
 from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
+from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of, overlaid
+from spanfuse_processor.hosts.policy_topic import FOLLOWED
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
 from spanfuse_processor.hosts.reload import on_hangup
 from spanfuse_processor.hosts.stream.app import member_of
 from spanfuse_processor.hosts.stream.connection import mend
+from spanfuse_processor.hosts.stream.feed import Feed
 from spanfuse_processor.hosts.stream.host import StreamHost
 from spanfuse_processor.hosts.stream.progress import STUCK_S
 from spanfuse_processor.hosts.stream.pulse import LEAVE_S, Pulse, leave_within
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import Standing, Watchdog
+from spanfuse_processor.hosts.topic_tail import Tail
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS
 
 if TYPE_CHECKING:
     from spanfuse_processor.config import Config
+
+log = logging.getLogger(__name__)
 
 COUNTS_INTERVAL_S: Final = 60.0
 """How often a worker says what it has counted, if that has changed, seconds."""
@@ -57,14 +67,23 @@ class Worker:
         if kafka is None:
             raise ConfigError(["receivers.kafka: a worker needs it; write `kafka: {brokers: HOST:PORT}`"])
         normaliser = normaliser_of(config, prices_of(config.pricing))
-        self.host = StreamHost(kafka, config.policy(), normaliser, config.service.keys())
+        readmodel = config.extensions.readmodel
+        self._feed: Feed | None = None
+        if readmodel is not None:
+            link = RedisLink(readmodel.address.get_secret_value(), kafka.partitions)
+            self._feed = Feed(link, config.service.idle_timeout_s, self._of_itself)
+        self.host = StreamHost(kafka, config.policy(), normaliser, config.service.keys(), self._feed)
+        self._file = config
+        self._policy_order: PolicyOrder | None = None
+        self._govern_soon: asyncio.Future[None] | None = None
+        self._orders = Tail(kafka, FOLLOWED, self._ordered)
         otlp = config.receivers.otlp
         self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
         ledger = config.extensions.ledger
         self._ledger: LedgerWatch | None = None
         if ledger is not None:
-            link = LedgerLink(config)
-            self._ledger = LedgerWatch(link, self._compared, ledger.compare_interval_s, self._tell_now)
+            books = LedgerLink(config)
+            self._ledger = LedgerWatch(books, self._compared, ledger.compare_interval_s, self._tell_now)
         self._watchdog = Watchdog(kafka, self._standing, stuck_s=stuck_s)
         self._pulse = Pulse(stuck_s)
         self._counts = Counts()
@@ -72,20 +91,46 @@ class Worker:
 
     async def start(self) -> None:
         """Start everything; `host.ready` is set when partitions are assigned and recovered."""
-        await self.host.start()
+        await self.host.start(self._laid_over)
         await self.host.publish()
         if self.receiver is not None:
             await self.receiver.start()
-        works = [self._watch(), self._pulse.run(), self._tell_counts()]
+        works = [self._watch(), self._pulse.run(), self._tell_counts(), self._orders.run()]
+        if self._feed is not None:
+            works.append(self._feed.run())
         if self._ledger is not None:
             works.append(self._ledger.run())
         self._tasks = [asyncio.create_task(work) for work in works]
 
     async def govern(self, config: Config) -> None:
-        """Make the rules, budgets and mode of another configuration those in force."""
-        await self.host.govern(config.policy())
+        """Make the rules, budgets and mode of another configuration those in force, with what is laid over it still."""
+        self._file = config
+        await self._govern()
+
+    async def _laid_over(self) -> None:
+        """Begin with what was laid over the configuration."""
+        await self._orders.catch_up()
+        policy = overlaid(self._file, self._policy_order).policy()
+        self.host.adopt(policy)
         if self._ledger is not None:
-            await self._ledger.follow(config.policy())
+            self._ledger.link.follow(policy)
+
+    def _ordered(self, record: Any) -> None:
+        """A record of the policy topic."""
+        order = order_of(record.value)
+        if order is None:
+            return
+        self._policy_order = order
+        if self._tasks:
+            who, what = order.actor or "an operator", ", ".join(order.overlay) or "nothing"
+            log.warning("%s has laid over the configuration: %s", who, what)
+            self._govern_soon = asyncio.ensure_future(self._govern())
+
+    async def _govern(self) -> None:
+        policy = overlaid(self._file, self._policy_order).policy()
+        await self.host.govern(policy)
+        if self._ledger is not None:
+            await self._ledger.follow(policy)
 
     async def stop(self) -> None:
         """Stop everything, within 10 s, whatever has started."""
@@ -99,6 +144,21 @@ class Worker:
             self._tell_now()
         if self._ledger is not None:
             self._ledger.close()
+        if self._feed is not None:
+            await self._feed.close()
+
+    def _of_itself(self) -> dict[str, Any]:
+        """What the read model is told of this worker."""
+        partitions = sorted(tp.partition for tp in self.host.assigned() if tp.topic == CALLS)
+        return {
+            "worker": f"{socket.gethostname()}:{os.getpid()}",
+            "at_ns": time.time_ns(),
+            "ready": self.host.ready.is_set(),
+            "partitions": partitions,
+            "policy_epoch": self.host.policy.epoch,
+            "mode": self.host.policy.policy.mode,
+            "counts": self._found(),
+        }
 
     def _found(self) -> dict[str, Any]:
         ledger = self._ledger.counts() if self._ledger is not None else {}

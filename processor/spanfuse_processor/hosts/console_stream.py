@@ -1,0 +1,393 @@
+"""A stream deployment, as operators see it: what workers have written to Redis, and what they tell over Kafka.
+
+It holds no state of its own that is not read again at the start, so that any number of them may run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from importlib.metadata import version
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice, SessionDetail
+from spanfuse_processor.config import Config
+from spanfuse_processor.config.overlay import Overlay, digest
+from spanfuse_processor.core.budgets import Ordered
+from spanfuse_processor.core.pipeline import Pipeline
+from spanfuse_processor.core.scopes import leaderboard
+from spanfuse_processor.core.scopes.stage import ScopeStage
+from spanfuse_processor.core.scopes.state import ScopeState
+from spanfuse_processor.core.session import SessionState
+from spanfuse_processor.errors import ConfigError, SpanfuseError, StateError, UnavailableError
+from spanfuse_processor.exporters.events import EventLog
+from spanfuse_processor.exporters.hub import Hub, Listener
+from spanfuse_processor.exporters.readmodel.model import (
+    DetectionPage,
+    DetectionQuery,
+    MinuteRow,
+    SeriesKind,
+    SessionPage,
+    SessionQuery,
+    StepRow,
+)
+from spanfuse_processor.exporters.readmodel.redis import RedisReadModel
+from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
+from spanfuse_processor.hosts import policy_topic
+from spanfuse_processor.hosts.board import Board
+from spanfuse_processor.hosts.budget_orders import give_order
+from spanfuse_processor.hosts.dry_run import compare
+from spanfuse_processor.hosts.explained import explained, related
+from spanfuse_processor.hosts.lag import Lag
+from spanfuse_processor.hosts.ledger import LedgerLink
+from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of
+from spanfuse_processor.hosts.past_calls import past_calls
+from spanfuse_processor.hosts.reload import notice_of
+from spanfuse_processor.hosts.reset import reset_breaker
+from spanfuse_processor.hosts.topic_tail import From, Tail
+from spanfuse_schemas import POLICY_KEY, BudgetOrder, Decision, Detection, PolicyNotice
+from spanfuse_schemas.budget import Audited
+from spanfuse_schemas.decision import LAST_EPOCH
+from spanfuse_schemas.topics import AUDIT, CONTROL, DETECTIONS, POLICY
+
+ORDER_TIMEOUT_S: Final = 10.0
+"""How long a worker may take to carry an order out, seconds."""
+CHANGED_S: Final = 1.0
+"""How often those who watch are told which sessions have changed, seconds."""
+MAX_TOLD: Final = 1_000
+"""Sessions that are named then."""
+MAX_AUDITED: Final = 10_000
+"""Orders that are remembered."""
+MAX_LISTED: Final = 2_000
+"""Agents, models or holders of budgets looked at for a list, those last at work."""
+DEFAULT_TRIED_NS: Final = 3600 * 10**9
+"""Of which time calls are tried where none is named, nanoseconds."""
+
+
+class StreamConsole:
+    """See `api.console.Console`.
+
+    Args:
+        config: that of the workers, with `receivers.kafka` and `extensions.readmodel`.
+
+    Raises:
+        ConfigError: without these.
+    """
+
+    def __init__(self, config: Config) -> None:
+        kafka, readmodel = config.receivers.kafka, config.extensions.readmodel
+        missing = [("receivers.kafka", kafka is None), ("extensions.readmodel", readmodel is None)]
+        if kafka is None or readmodel is None:
+            raise ConfigError(
+                [f"{name}: missing; `spanfuse api` needs it" for name, is_missing in missing if is_missing]
+            )
+        self.file, self._kafka = config, kafka
+        self._link = RedisLink(readmodel.address.get_secret_value(), kafka.partitions)
+        self._shown = RedisReadModel(self._link)
+        self._books = LedgerLink(config) if config.extensions.ledger is not None else None
+        self._hub, self._events = Hub(keys=config.service.keys()), EventLog()
+        self._board = Board((), self._hub, self._events)
+        self._decisions: dict[str, Decision] = {}
+        self._audited: deque[Audited] = deque(maxlen=MAX_AUDITED)
+        self._order: PolicyOrder | None = None
+        self.policy = notice_of(config.policy())
+        """The policy in force: that of the file until workers have told theirs."""
+        self._judge(self.policy)
+        whole: dict[str, tuple[int, From]] = dict.fromkeys((CONTROL, AUDIT, POLICY), (1, "beginning"))
+        self._tail = Tail(kafka, {**whole, DETECTIONS: (kafka.partitions, "end")}, self._took)
+        self._lag = Lag(kafka)
+        self._began, self._governed = False, asyncio.Event()
+        self._started = time.monotonic()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._trying = asyncio.Lock()
+
+    def _judge(self, notice: PolicyNotice) -> None:
+        self.policy = notice
+        self._pipeline, self._stage = Pipeline(notice.policy), ScopeStage(notice.policy)
+
+    async def start(self) -> None:
+        """Read what stands, and follow.
+
+        Raises:
+            UnavailableError: Kafka does not answer.
+        """
+        await self._tail.catch_up()
+        self._began = True
+        self._board = Board(self._decisions.values(), self._hub, self._events)
+        self._board.govern(self.policy)
+        works = (self._tail.run(), self._lag.run(), self._tell_changed())
+        self._tasks = [asyncio.create_task(work) for work in works]
+
+    async def stop(self) -> None:
+        """Follow no more, and let the connections go."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._hub.close()
+        self._events.hub.close()
+        if self._books is not None:
+            self._books.close()
+        with suppress(Exception):  # whatever is the matter with it, it is gone with the process
+            await self._link.close()
+
+    def _took(self, record: Any) -> None:
+        """A record of one of the topics; one that cannot be read is of another build."""
+        with suppress(ValidationError, StateError):
+            if record.topic == DETECTIONS:
+                self._board.tell((), [Detection.from_json(record.value or b"")])
+            elif record.topic == AUDIT:
+                self._audited.append(Audited.from_json(record.value or b""))
+                if self._began:
+                    self._events.publish("audit", self._audited[-1].to_json())
+            elif record.topic == POLICY:
+                self._order = order_of(record.value)
+            elif record.key == POLICY_KEY.encode():
+                self._govern(PolicyNotice.from_json(record.value or b""))
+            else:
+                self._decided(record)
+
+    def _govern(self, notice: PolicyNotice) -> None:
+        if notice.epoch < self.policy.epoch and self._began:
+            return
+        self._judge(notice)
+        self._governed.set()
+        if self._began:
+            self._board.govern(notice)
+
+    def _decided(self, record: Any) -> None:
+        key = (record.key or b"").decode("utf-8", "replace")
+        if record.value:
+            decision: Decision = Decision.from_json(record.value)
+        else:  # a tombstone: whatever stood against the key stands no more
+            decision = Decision(key=key, state="closed", issued_at_ns=record.timestamp * 10**6, epoch=LAST_EPOCH)
+        if self._began:
+            self._board.tell([decision], ())
+        elif decision.action == "allow":
+            self._decisions.pop(key, None)
+        else:
+            self._decisions[key] = decision
+
+    async def _tell_changed(self) -> None:
+        behind = ""
+        while True:
+            await asyncio.sleep(CHANGED_S)
+            with suppress(UnavailableError):
+                behind, names = await self._shown.changed(behind)
+                if names:
+                    told = {"changed": names[:MAX_TOLD], "more": len(names) > MAX_TOLD}
+                    self._events.publish("sessions", json.dumps(told).encode())
+
+    @property
+    def ready(self) -> bool:
+        """What stands is known."""
+        return self._began
+
+    @property
+    def live(self) -> bool:
+        """What it follows is followed."""
+        return not any(task.done() for task in self._tasks)
+
+    async def status(self) -> dict[str, Any]:
+        """What workers tell of themselves together, and how far behind they and this are."""
+        workers, away = [], ""
+        try:
+            workers = await self._shown.workers()
+        except UnavailableError as error:
+            away = str(error)
+        breakers = self._board.breakers(time.time_ns())
+        return {
+            "host": "stream",
+            "version": version("spanfuse"),
+            "mode": self.policy.policy.mode,
+            "policy_epoch": self.policy.epoch,
+            "uptime_s": round(time.monotonic() - self._started, 3),
+            "open_breakers": breakers["open"],
+            "half_open_breakers": breakers["half_open"],
+            "streams": len(self._hub) + len(self._events.hub),
+            "counts": _together([worker["counts"] for worker in workers]),
+            "workers": [{name: worker[name] for name in _OF_WORKER if name in worker} for worker in workers],
+            "lag": self._lag.found,
+            "following": self._tail.following,
+            "readmodel": {"reachable": not away, "why": away},
+        }
+
+    async def sessions(self, query: SessionQuery) -> SessionPage:
+        """Sessions as they are listed."""
+        return await self._shown.sessions(query)
+
+    async def session(self, session: str) -> SessionDetail | None:
+        """One session."""
+        row = await self._shown.session(session)
+        if row is None:
+            return None
+        state = await self._state(session)
+        accounts = self._pipeline.accounts(state or SessionState(session), time.time_ns())
+        found = await self.explain(f"session:{session}")
+        return SessionDetail(**row.model_dump(), decision=found.decision, budgets=tuple(accounts))
+
+    async def timeline(self, session: str, limit: int) -> list[StepRow]:
+        """The last steps of a session."""
+        return await self._shown.timeline(session, limit)
+
+    async def detections(self, query: DetectionQuery) -> DetectionPage:
+        """What rules found."""
+        return await self._shown.detections(query)
+
+    def decisions(self) -> list[Decision]:
+        """What stands at present."""
+        return self._board.shown(time.time_ns())
+
+    async def history(self, key: str, limit: int) -> list[Decision]:
+        """What was decided about a key."""
+        return await self._shown.history(key, limit)
+
+    async def agents(self) -> list[dict[str, Any]]:
+        """What each agent came to."""
+        return leaderboard.agents(await self._scopes("agent"), self._stage.policy.rules.adaptive)
+
+    async def models(self) -> list[dict[str, Any]]:
+        """What each model came to."""
+        return leaderboard.models(await self._scopes("model"))
+
+    async def series(self, kind: SeriesKind, name: str, minutes: int) -> list[MinuteRow]:
+        """The last minutes."""
+        return await self._shown.series(kind, name, minutes)
+
+    async def explain(self, key: str) -> Explanation:
+        """What is counted about a key, and why it did or did not trip."""
+        kind, _, name = key.partition(":")
+        of_session = kind == "session"
+        row = await self._shown.session(name) if of_session else None
+        scopes = await self._shown.scope_states(related(key, row))
+        states = {scope: _restored(data) for scope, data in scopes.items()}
+        state = await self._state(name) if of_session else None
+        found = explained(key, state, row, states, self._pipeline, self._stage, time.time_ns())
+        return found.model_copy(update={"policy_epoch": self.policy.epoch})
+
+    async def _state(self, session: str) -> SessionState | None:
+        data = await self._shown.state(session)
+        with suppress(StateError):  # of another build
+            return SessionState.restore(data) if data else None
+        return None
+
+    async def _scopes(self, kind: str) -> list[ScopeState]:
+        found = [_restored(data) for data in await self._shown.scopes(kind, MAX_LISTED)]
+        return [state for state in found if state is not None]
+
+    async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
+        """The accounts of one scope, or of all, in the periods that run; with what is held, where a ledger knows."""
+        now_ns = time.time_ns()
+        if scope.startswith("session:"):
+            name = scope.removeprefix("session:")
+            rows = self._pipeline.accounts(await self._state(name) or SessionState(name), now_ns)
+        elif scope:
+            states = await self._shown.scope_states([scope])
+            rows = self._stage.accounts(scope, _restored(states[scope]), now_ns)
+        else:
+            rows = await self._all_budgets(now_ns)
+        books = self._books
+        return await asyncio.to_thread(books.with_holds, rows) if books is not None else rows
+
+    async def _all_budgets(self, now_ns: int) -> list[dict[str, Any]]:
+        budgets = self._stage.policy.budgets
+        states = [state for kind in dict.fromkeys(b.scope for b in budgets) for state in await self._scopes(kind)]
+        rows = [row for state in states for row in self._stage.accounts(state.key, state, now_ns)]
+        known = {row["scope"] for row in rows}
+        unseen = dict.fromkeys(f"{b.scope}:{b.match}" for b in budgets if b.is_of_one)
+        return rows + [row for s in unseen if s not in known for row in self._stage.accounts(s, None, now_ns)]
+
+    async def order(self, order: BudgetOrder) -> Ordered:
+        """Have a worker do what an operator has ordered about a budget; the ledger goes first, since it can be away."""
+        order = order.model_copy(update={"at_ns": time.time_ns()})
+        if self._books is not None:
+            await asyncio.to_thread(self._books.order, order)
+        done = await give_order(self._kafka, order, ORDER_TIMEOUT_S)
+        return Ordered(done.order, done.done, done.why, done.account)
+
+    async def audit(self, limit: int) -> list[bytes]:
+        """What became of operators' last orders about budgets."""
+        latest = sorted(self._audited, key=lambda one: -one.order.at_ns)
+        return [one.to_json() for one in latest[:limit]]
+
+    async def rebuild(self) -> int:
+        """Set the ledger's books to what the spans tell."""
+        if self._books is None:
+            raise SpanfuseError("extensions.ledger is not set")
+        return await asyncio.to_thread(self._books.rebuild, await self._all_budgets(time.time_ns()))
+
+    async def reset(self, key: str, actor: str) -> Decision | None:
+        """Have a worker close a breaker."""
+        try:
+            return await reset_breaker(self._kafka, key, actor, ORDER_TIMEOUT_S)
+        except UnavailableError:
+            raise
+        except SpanfuseError:
+            return None
+
+    async def overlay(self) -> OverlayNotice | None:
+        """What was laid over the configuration file last."""
+        return self._order.notice(self.file) if self._order is not None else None
+
+    async def put_policy(self, overlay: Overlay, actor: str, reason: str) -> PolicyNotice:
+        """Lay sections over the configuration file of workers, and wait until one of them works by it.
+
+        Raises:
+            UnavailableError: Kafka does not answer, or no worker has taken it, as where their file says something else.
+        """
+        order = PolicyOrder.of(overlay, self.file, actor, reason, time.time_ns())
+        wanted, before = digest(overlay.over(self.file).policy()), self.policy
+        await policy_topic.lay_over(self._kafka, order)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ORDER_TIMEOUT_S):
+                while self.policy is before or digest(self.policy.policy) != wanted:
+                    self._governed.clear()
+                    await self._governed.wait()
+                return self.policy
+        raise UnavailableError(
+            "no worker has taken the policy; does their configuration file say the same as this one?"
+        )
+
+    async def dry_run(self, overlay: Overlay, since_ns: int) -> DryRun:
+        """What another policy would change about recent calls, of the last hour by default; one such at a time."""
+        if self._trying.locked():
+            raise SpanfuseError("another dry run is under way; wait for it")
+        async with self._trying:
+            since_ns = since_ns or time.time_ns() - DEFAULT_TRIED_NS
+            calls, complete = await past_calls(self._kafka, since_ns)
+            old, new = self.policy.policy, overlay.over(self.file).policy()
+            return await asyncio.to_thread(lambda: compare(old, new, calls, complete=complete))
+
+    def follow(self) -> tuple[Iterable[bytes], Listener]:
+        """What stands at present, and a listener for what changes: what Guards hear."""
+        return self._board.follow()
+
+    def events(self, last_id: str = "") -> tuple[Iterable[bytes], Listener]:
+        """All that happens, from behind an event on."""
+        return self._events.follow(last_id)
+
+
+_OF_WORKER: Final = ("worker", "at_ns", "ready", "partitions", "policy_epoch", "mode", "shown")
+
+
+def _restored(data: bytes | None) -> ScopeState | None:
+    with suppress(StateError):  # of another build: it starts afresh when it comes up
+        return ScopeState.restore(data) if data else None
+    return None
+
+
+def _together(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Counts of several workers, families included, added up; what is no number is left out."""
+    total: dict[str, Any] = {}
+    for found in counts:
+        for name, value in found.items():
+            if isinstance(value, dict):
+                total[name] = _together([total.get(name, {}), value])
+            elif isinstance(value, (int, float)) and not isinstance(value, bool):
+                total[name] = total.get(name, 0) + value
+    return total
