@@ -18,10 +18,10 @@ from spanfuse.integrations._langchain_messages import as_dicts, as_response, max
 from spanfuse.integrations._names import described, otherwise, safely
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
-    from spanfuse.integrations.langchain_middleware import GuardMiddleware
     from spanfuse.calls.model_call import ModelCall
     from spanfuse.calls.tool_call import ToolCall
+    from spanfuse.guard import Guard
+    from spanfuse.integrations.langchain_middleware import GuardMiddleware
 
 __all__ = ["GuardCallback", "GuardMiddleware"]
 
@@ -98,9 +98,10 @@ class GuardCallback(BaseCallbackHandler):
             call.end()
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **told: Any) -> None:
-        """The call failed."""
+        """The call failed, or its stream was left."""
         if (call := self._calls.pop(run_id, None)) is not None:
             call.outside()
+            call.seen(safely(self._guard, lambda: _text(told["response"])) or "")
             call.end(error)
 
     def on_tool_start(
@@ -172,6 +173,11 @@ def _answer(response: Any) -> Any:
     first = next((candidate for run in response.generations for candidate in run), None)
     message = getattr(first, "message", None)
     return getattr(first, "text", None) if message is None else as_response(message)
+
+
+def _text(response: Any) -> str:
+    """What had come of an answer."""
+    return "".join(candidate.text for run in response.generations for candidate in run)
 
 
 def _keep(kept: dict[UUID, Any], run_id: UUID, value: Any) -> None:

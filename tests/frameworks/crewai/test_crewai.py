@@ -17,7 +17,7 @@ from spanfuse.integrations.crewai import guard_tools, wrap_llm
 from spanfuse.testing import block, nudge
 from spanfuse.tools.policy import ToolPolicy
 from tests.frameworks.crewai.replies import CALL, DONE, NEWER
-from tests.frameworks.scripts import NUDGE, last_said
+from tests.frameworks.scripts import NUDGE, last_said, read_alike
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
 
@@ -79,6 +79,7 @@ def test_each_call_counts_once_with_its_answer_and_what_it_took(
     with guard.session("s"):
         assert way(guard).endswith("All is well.")
     assert [(c.who.session, c.who.agent, c.asked.model) for c in guard.calls] == [("s", "finder", "gpt-4o-mini")] * 2
+    assert all(read_alike(call, asked) for call, asked in zip(guard.calls, provider.requests, strict=True))
     told = NEWER or way is not streamed
     assert guard.tokens == [(12, 5) if told else (None, None)] * 2
     assert [(t.name, t.arguments, t.brought) for t in guard.executed] == [("search", {"query": "spanfuse"}, "nothing")]

@@ -22,7 +22,7 @@ from spanfuse.integrations.langchain import GuardCallback, GuardMiddleware
 from spanfuse.testing import block, nudge
 from spanfuse.tools.denied import ToolDenied
 from spanfuse.tools.policy import Question, ToolPolicy
-from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
+from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said, read_alike
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
 
@@ -94,6 +94,7 @@ def test_an_agent_is_stopped_at_its_step(
     assert refused.value.rule == "limits.max_steps"
     assert provider.calls == 3
     assert [t.name for t in guard.executed] == ["search"] * 3
+    assert all(read_alike(call, asked) for call, asked in zip(guard.calls, provider.requests, strict=True))
 
 
 @MADE

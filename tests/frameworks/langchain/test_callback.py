@@ -7,12 +7,15 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from spanfuse import Blocked
+from spanfuse.integrations._langchain_messages import as_dict
 from spanfuse.integrations.langchain import GuardCallback
 from spanfuse.integrations.openai import wrap_openai
+from spanfuse.reading.messages import read_actions
 from spanfuse.testing import block
 from tests.frameworks.scripts import SEARCH
 from tests.frameworks.watched import Watched
@@ -119,6 +122,30 @@ def test_a_conversation_with_tools_is_told_as_openai_would(provider: FakeProvide
     assert [m["role"] for m in second.asked.messages] == ["user", "assistant", "tool"]
     assert [(t.name, t.arguments, t.brought) for t in guard.executed] == [("search", {"query": "spanfuse"}, "nothing")]
     assert second.asked.tools
+
+
+def test_calls_of_tools_among_the_content_are_told_once() -> None:
+    """As Anthropic's models say them: as parts of the content and as calls."""
+    called = {"type": "tool_use", "id": "t1", "name": "search", "input": {"query": "spanfuse"}}
+    said = AIMessage(
+        [{"type": "text", "text": "I will look."}, called],
+        tool_calls=[{"name": "search", "args": {"query": "spanfuse"}, "id": "t1", "type": "tool_call"}],
+    )
+    alone = read_actions([{"role": "assistant", "content": [called]}])
+    assert [(a.tool, a.print) for a in read_actions([as_dict(said)])] == [(a.tool, a.print) for a in alone]
+
+
+def test_a_stream_that_is_left_is_over_and_what_came_of_it_is_charged(provider: FakeProvider, guard: Watched) -> None:
+    provider.default = Reply("word " * 200)
+    with guard.session("s"):
+        stream = model().stream(ASK, config=under(guard))
+        for _ in range(20):
+            next(stream)
+        stream.close()
+    (call,) = guard.calls
+    assert call.error is not None
+    assert call.due is not None
+    assert call.due.tokens > 10
 
 
 def test_what_no_session_is_named_for_is_one_per_run(provider: FakeProvider, guard: Watched) -> None:

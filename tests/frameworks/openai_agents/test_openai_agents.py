@@ -17,7 +17,7 @@ from spanfuse.integrations.openai import wrap_openai
 from spanfuse.integrations.openai_agents import GuardedModel, GuardedProvider
 from spanfuse.testing import block, nudge
 from spanfuse.tools.policy import ToolPolicy
-from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
+from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said, read_alike
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
 
@@ -90,6 +90,7 @@ def test_each_call_counts_once_with_its_answer_and_what_it_took(
     assert first.asked.system == "Be brief."
     assert first.asked.tools
     assert guard.tokens == [(12, 5), (12, 5)]
+    assert all(read_alike(call, asked) for call, asked in zip(guard.calls, provider.requests, strict=True))
     assert second.answer is not None
     assert [(t.name, t.arguments, t.brought) for t in guard.executed] == [("search", {"query": "spanfuse"}, "nothing")]
 

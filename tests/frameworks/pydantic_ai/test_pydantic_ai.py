@@ -18,7 +18,7 @@ from spanfuse import Blocked
 from spanfuse.integrations.pydantic_ai import GuardedModel, GuardedToolset
 from spanfuse.testing import block, nudge
 from spanfuse.tools.policy import ToolPolicy
-from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said
+from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said, read_alike
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
 
@@ -85,6 +85,7 @@ def test_each_call_counts_once_with_its_answer_and_what_it_took(
     assert [m["role"] for m in second.asked.messages] == ["user", "assistant", "tool"]
     assert first.asked.tools
     assert guard.said == ["", "All is well."]
+    assert all(read_alike(call, asked) for call, asked in zip(guard.calls, provider.requests, strict=True))
     assert guard.tokens == [(12, 5), (12, 5)]
     assert [(t.name, t.arguments, t.brought) for t in guard.executed] == [("search", {"query": "spanfuse"}, "nothing")]
 
