@@ -40,6 +40,7 @@ from spanfuse_processor.hosts.workspace import Workspace
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import ExportResult, Exports
 from spanfuse_processor.otlp.receiver import OtlpReceiver
+from spanfuse_processor.page.routes import PAGE
 from spanfuse_processor.serving import HttpServer
 from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
 
@@ -127,7 +128,9 @@ class EmbeddedHost:
         self._engine.work.board.govern(self.policy)
         api = self._config.extensions.api
         host, _, port = api.endpoint.rpartition(":")
-        self._api = HttpServer("the API", create_app(self.console, access=Access(api)), host.strip("[]"), int(port))
+        self._api = HttpServer(
+            "the API", create_app(self.console, access=Access(api), more=PAGE), host.strip("[]"), int(port)
+        )
         self.api_port = await self._api.start()
         exports: Exports = {"traces": self._spans, "logs": self._logs, "metrics": self._metrics}
         self._receiver = OtlpReceiver(otlp, exports)
