@@ -15,6 +15,7 @@ PARTS = {
     "fingerprint": "how two texts are told equal or alike",
     "ingest": "OTLP bytes to calls",
     "delay": "from the end of a span to the Guard's refusal, embedded and on Kafka",
+    "api": "from an operator's reset to all clients of the API",
     "stream": "the stream host's throughput against a naive Faust agent on the same broker",
 }
 
