@@ -20,9 +20,7 @@ from google.protobuf.json_format import ParseDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bench.report import Figure
-from spanfuse.reading import drift
-from spanfuse.reading import kept
-from spanfuse.reading import texts
+from spanfuse.reading import drift, kept, texts
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.otlp.decode import Encoding, decode
 from spanfuse_processor.otlp.normalise import Normaliser

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spanfuse.blocked import Blocked
 from spanfuse.context import session
-from spanfuse.guard import Guard
 from spanfuse.decisions.verdict import Verdict
+from spanfuse.guard import Guard
 
 if TYPE_CHECKING:
     from spanfuse.integrations.anthropic import wrap_anthropic as wrap_anthropic

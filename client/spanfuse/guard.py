@@ -10,26 +10,26 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
 
-from spanfuse.emission import road
-from spanfuse.steering.actions import Actions
-from spanfuse.decisions.availability import OnUnavailable
 from spanfuse.calls.caps import NONE, Given
 from spanfuse.context import Identity
 from spanfuse.counters import Counts
+from spanfuse.decisions.availability import OnUnavailable
 from spanfuse.decisions.feed import Feed, FeedState
 from spanfuse.decisions.judge import Judge, Mode
 from spanfuse.decisions.probes import PROBE_LEASE_S, Probes
+from spanfuse.emission import road
+from spanfuse.steering.actions import Actions
 
 if TYPE_CHECKING:
     from spanfuse.calls.estimate import Price
+    from spanfuse.calls.model_call import ModelCall
+    from spanfuse.calls.tool_call import ToolCall
     from spanfuse.decisions.leases import Leases
     from spanfuse.ledger.book import Definitions
     from spanfuse.ledger.ledger import Ledger
     from spanfuse.ledger.purse import Purse
     from spanfuse.local import LocalHost
-    from spanfuse.calls.model_call import ModelCall
     from spanfuse.subscribers.base import Subscriber
-    from spanfuse.calls.tool_call import ToolCall
     from spanfuse.tools.policy import ToolPolicy
     from spanfuse_schemas import Decision, Policy, PolicyNotice
     from spanfuse_schemas.signing import Keyring

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 from spanfuse import context
-from spanfuse.steering import progress
-from spanfuse.emission import road
 from spanfuse.context import IDENTITY
 from spanfuse.counters import SPANS_DROPPED
+from spanfuse.emission import road
 from spanfuse.fingerprints import AT_HAND
+from spanfuse.steering import progress
 
 try:
     from opentelemetry import trace

@@ -17,10 +17,10 @@ from typing import Any, Literal
 
 from spanfuse.blocked import Blocked
 from spanfuse.context import IDENTITY
-from spanfuse.guard import Guard
 from spanfuse.decisions.judge import Mode
-from spanfuse.subscribers.memory import MemorySubscriber
 from spanfuse.decisions.verdict import Verdict
+from spanfuse.guard import Guard
+from spanfuse.subscribers.memory import MemorySubscriber
 from spanfuse_schemas import Decision, Evidence, LoopPrint
 
 __all__ = ["Checked", "FakeClock", "FakeGuard", "MemorySubscriber", "block", "closed", "is_blocked", "nudge"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from spanfuse.steering.budget_warnings import BudgetWarning
 from spanfuse.ledger import SqliteLedger
+from spanfuse.steering.budget_warnings import BudgetWarning
 from spanfuse.testing import FakeGuard
 from tests.support.budgets import defined, strict
 

@@ -10,11 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spanfuse.steering import alarms
-from spanfuse.steering import cancel
 from spanfuse.blocked import Blocked
-from spanfuse.steering.cancel import Cancels, CancelToken
 from spanfuse.context import Identity
+from spanfuse.steering import alarms, cancel
+from spanfuse.steering.cancel import Cancels, CancelToken
 from spanfuse.testing import block, closed, nudge
 from spanfuse_schemas import LoopPrint
 from tests.client.waiting import wait_until

@@ -6,12 +6,11 @@ import re
 from pathlib import Path
 
 from spanfuse import Blocked, Guard, otel, testing
-from spanfuse.emission import road
-from spanfuse.emission import span_queue
-from spanfuse.guard import STALENESS_S
 from spanfuse.decisions.probes import PROBE_LEASE_S
-from spanfuse.subscribers.kafka import Connection
 from spanfuse.decisions.table import MAX_DECISIONS
+from spanfuse.emission import road, span_queue
+from spanfuse.guard import STALENESS_S
+from spanfuse.subscribers.kafka import Connection
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 

@@ -7,10 +7,8 @@ from inspect import signature
 from pathlib import Path
 
 from spanfuse import Guard, otel
-from spanfuse.emission import reports
-from spanfuse.emission import road
-from spanfuse.emission import span_queue
 from spanfuse.counters import MAX_KEYS
+from spanfuse.emission import reports, road, span_queue
 from spanfuse.emission.report_record import EVENT
 from tests.client.log_receiver import LogReceiver
 from tests.client.test_otel import agent

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard, Verdict, session
+from spanfuse.decisions.verdict import ALLOWED
 from spanfuse.reading.messages import new_input, read_messages
 from spanfuse.testing import FakeClock, MemorySubscriber, block, closed, is_blocked, nudge
-from spanfuse.decisions.verdict import ALLOWED
 from spanfuse_schemas import LoopPrint
 from tests.support.effort import growth, seconds
 

@@ -6,8 +6,8 @@ import contextvars
 from typing import Any
 
 from spanfuse.calls.model_call import AT_HAND
-from spanfuse.testing import FakeGuard
 from spanfuse.calls.tool_call import ToolCall
+from spanfuse.testing import FakeGuard
 
 
 def test_a_call_inside_another_that_callbacks_made_is_the_same_call() -> None:

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from spanfuse.reading import kept
-from spanfuse.reading import texts
+from spanfuse.reading import kept, texts
 from spanfuse.reading.messages import Conversation, new_input, read_actions, read_messages
 from spanfuse.reading.texts import is_truncated, looks_failed, print_of
 from spanfuse_schemas import wording

@@ -25,11 +25,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from spanfuse import Guard, session
 from spanfuse.context import carry
-from spanfuse.fingerprints import AT_HAND, MAX_HELD, fingerprinted
-from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE, Prints
-from spanfuse.otel import ContextSpanProcessor
-from spanfuse.reading.prints import call_prints
 from spanfuse.emission.span_queue import PromptSpanProcessor
+from spanfuse.fingerprints import AT_HAND, MAX_HELD, fingerprinted
+from spanfuse.otel import ContextSpanProcessor
+from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE, Prints
+from spanfuse.reading.prints import call_prints
 from spanfuse.testing import MemorySubscriber, block, is_blocked
 from tests.otlp.fixtures import says
 

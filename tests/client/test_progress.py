@@ -8,8 +8,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanfuse import Guard
-from spanfuse.steering import progress
 from spanfuse.otel import ContextSpanProcessor
+from spanfuse.steering import progress
 from spanfuse.testing import FakeGuard, is_blocked
 
 LOOPING = [{"role": "user", "content": "Poll the queue."}]

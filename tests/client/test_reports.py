@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard
-from spanfuse.emission import road
 from spanfuse.counters import MAX_KEYS, SPANS_DROPPED
+from spanfuse.emission import road
 from spanfuse.emission.reports import MAX_NAMES, Reporter
 from spanfuse.testing import MemorySubscriber, block
 from tests.client.log_receiver import LogReceiver

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from spanfuse.decisions.shown import Shown
 from spanfuse.reading.messages import read_messages
 from spanfuse.reading.scratchpad import Scratchpad, read_scratchpad
-from spanfuse.decisions.shown import Shown
 from tests.support.effort import growth
 
 TASK = "Answer the question.\nQuestion: how much does it rain in Lisbon?\n"

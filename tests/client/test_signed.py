@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from spanfuse import Guard
-from spanfuse.subscribers.base import Snapshot
 from spanfuse.decisions.table import DecisionTable
+from spanfuse.subscribers.base import Snapshot
 from spanfuse.testing import MemorySubscriber, block, closed, is_blocked, nudge
 from spanfuse_schemas import Decision, Policy, PolicyNotice
 from spanfuse_schemas.decision import LAST_EPOCH

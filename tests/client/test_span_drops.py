@@ -9,8 +9,8 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-from spanfuse.otel import dropped
 from spanfuse.emission.span_queue import PromptSpanProcessor
+from spanfuse.otel import dropped
 from tests.client.test_otel import agent
 from tests.client.waiting import wait_until
 

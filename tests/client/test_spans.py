@@ -15,8 +15,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spanfuse import Blocked, Guard
-from spanfuse.otel import ContextSpanProcessor
 from spanfuse.emission.spans import CallSpans
+from spanfuse.otel import ContextSpanProcessor
 from spanfuse.testing import MemorySubscriber, block
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.pricing import Prices

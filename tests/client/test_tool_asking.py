@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spanfuse.tools import asking as tool_asking
 from spanfuse.context import IDENTITY, Identity, session
+from spanfuse.tools import asking as tool_asking
 from spanfuse.tools.denied import ToolDenied
 from spanfuse.tools.policy import Approval, Question, ToolPolicy
 from tests.client.waiting import wait_until

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spanfuse.tools import denials as tool_denials
-from spanfuse.tools import policy as tool_policy
 from spanfuse.blocked import Blocked
 from spanfuse.context import Identity
+from spanfuse.tools import denials as tool_denials
+from spanfuse.tools import policy as tool_policy
 from spanfuse.tools.denied import ToolDenied
 from spanfuse.tools.policy import Denial, ToolPolicy
 from spanfuse.tools.rules import STRICTNESS

@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from spanfuse import Guard
-from spanfuse.otel import ContextSpanProcessor
 from spanfuse.emission.spans import CallSpans
+from spanfuse.otel import ContextSpanProcessor
 from spanfuse.testing import MemorySubscriber
 from spanfuse_processor.config import Config
 from spanfuse_processor.exporters.hub import Hub

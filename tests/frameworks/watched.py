@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from spanfuse.calls.model_call import ModelCall
-from spanfuse.testing import FakeGuard
 from spanfuse.calls.tool_call import ToolCall
+from spanfuse.testing import FakeGuard
 from spanfuse_schemas import Decision
 
 

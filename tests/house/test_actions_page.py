@@ -12,13 +12,12 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard
-from spanfuse.steering import budget_warnings
-from spanfuse.steering import progress
+from spanfuse.steering import budget_warnings, progress
+from spanfuse.steering.cancel import CancelToken
+from spanfuse.steering.context_pressure import TIERS
 from spanfuse.tools import asking as tool_asking
 from spanfuse.tools import denials as tool_denials
 from spanfuse.tools import policy as tool_policy
-from spanfuse.steering.cancel import CancelToken
-from spanfuse.steering.context_pressure import TIERS
 from spanfuse.tools.denied import ToolDenied
 from spanfuse.tools.policy import Denial, Question
 from spanfuse_processor.config import load_config

@@ -16,8 +16,8 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 
 from spanfuse import Blocked, Guard, session
-from spanfuse.otel import ContextSpanProcessor
 from spanfuse.emission.span_queue import PromptSpanProcessor
+from spanfuse.otel import ContextSpanProcessor
 from spanfuse.testing import is_blocked
 from tests.client.waiting import wait_until
 from tests.support.hosts import SPANFUSE, Deployment, embedded

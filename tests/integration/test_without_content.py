@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 
 from spanfuse import Blocked, Guard
+from spanfuse.emission.span_queue import PromptSpanProcessor
 from spanfuse.fingerprints import fingerprinted, state_tool
 from spanfuse.otel import ContextSpanProcessor
-from spanfuse.emission.span_queue import PromptSpanProcessor
 from tests.client.waiting import wait_until
 from tests.support.hosts import Deployment, embedded
 

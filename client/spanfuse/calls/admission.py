@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from spanfuse import context
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
-from spanfuse.context import call
 from spanfuse.calls.model_call import AT_HAND, ModelCall
 from spanfuse.calls.reservation import Reservation
+from spanfuse.context import call
 from spanfuse.decisions.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -9,16 +9,16 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spanfuse.context import NOBODY, Identity, call
 from spanfuse.calls.taken import Taken
+from spanfuse.context import NOBODY, Identity, call
 from spanfuse.decisions.verdict import ALLOWED, Verdict
 
 if TYPE_CHECKING:
-    from spanfuse.reading.answers import Answer
-    from spanfuse.reading.gathered import Gathered
+    from spanfuse.calls.reservation import Reservation
     from spanfuse.guard import Guard
     from spanfuse.ledger.amounts import Amounts
-    from spanfuse.calls.reservation import Reservation
+    from spanfuse.reading.answers import Answer
+    from spanfuse.reading.gathered import Gathered
 
 
 class Asked(NamedTuple):

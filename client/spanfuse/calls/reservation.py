@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from spanfuse.context import Identity
+from spanfuse.decisions.table import SCOPES
 from spanfuse.ledger.errors import Refused
 from spanfuse.ledger.purse import Away, Purse
 from spanfuse.ledger.records import Refusal
 from spanfuse.over_budget import over_budget
-from spanfuse.decisions.table import SCOPES
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from spanfuse.calls.estimate import OUTPUT_TOKENS, Tokens, tokens_of, whole_tokens
 
 if TYPE_CHECKING:
-    from spanfuse.reading.answers import Answer
-    from spanfuse.ledger.amounts import Amounts
     from spanfuse.calls.pricing import Pricing
+    from spanfuse.ledger.amounts import Amounts
+    from spanfuse.reading.answers import Answer
 
 
 class Taken:

@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
     from spanfuse.calls.tool_call import ToolCall
+    from spanfuse.guard import Guard
 
 _ASKED: Final = ("model", "messages", "prompt", "system", "tools")
 """Parameters of a function that are shown to the Guard."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from spanfuse.context import Identity
-from spanfuse.names import named
 from spanfuse.decisions.table import SCOPES
+from spanfuse.names import named
 
 OnUnavailable = Literal["open", "closed"]
 

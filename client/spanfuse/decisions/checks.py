@@ -8,15 +8,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from spanfuse import context
-from spanfuse.decisions.availability import FailMode, OnUnavailable
 from spanfuse.blocked import UNAVAILABLE, Blocked
 from spanfuse.context import IDENTITY, Identity
 from spanfuse.counters import Counters
+from spanfuse.decisions.availability import FailMode, OnUnavailable
 from spanfuse.decisions.feed import Feed
 from spanfuse.decisions.judge import Judge, Mode
-from spanfuse.names import PLAIN_CHARS, named
 from spanfuse.decisions.shown import Shown
 from spanfuse.decisions.verdict import ALLOWED, Verdict
+from spanfuse.names import PLAIN_CHARS, named
 
 if TYPE_CHECKING:
     from spanfuse.decisions.table import Entry

@@ -73,7 +73,11 @@ class Probes:
             binding: enforced breakers that are half-open.
         """
         now_s = self._monotonic()
-        return self.shared and now_s >= self._ask_from_s and any(not entry.full(now_s) for entry in binding if not entry.local)
+        return (
+            self.shared
+            and now_s >= self._ask_from_s
+            and any(not entry.full(now_s) for entry in binding if not entry.local)
+        )
 
     def take(self, ajar: Sequence[Entry], enforced: Callable[[Entry], bool]) -> tuple[list[Entry], bool]:
         """Take a probe of all half-open breakers, or of none where an enforced one denies it.

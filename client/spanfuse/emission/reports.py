@@ -17,13 +17,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
-from spanfuse.emission import road
 from spanfuse.counters import SPANS_DROPPED, Counters, Tally
+from spanfuse.emission import road
 from spanfuse.emission.report_record import request_of
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
+    from spanfuse.guard import Guard
 
 INTERVAL_S: Final = 5.0
 """Time between two reports, seconds: short against the window of coverage, long against the cost of a request."""

@@ -9,8 +9,8 @@ from typing import Any, Final
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
-from spanfuse.emission import road
 from spanfuse.counters import SPANS_DROPPED
+from spanfuse.emission import road
 from spanfuse.fingerprints import AT_HAND, Attributes
 from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE
 

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from spanfuse.reading.asked import asked, nudged
 from spanfuse.calls.caps import Spent
-from spanfuse.reading.earlier import Earlier
 from spanfuse.integrations._names import safely
+from spanfuse.reading.asked import asked, nudged
+from spanfuse.reading.earlier import Earlier
 
 if TYPE_CHECKING:
-    from spanfuse.reading.asked import Kind
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
+    from spanfuse.guard import Guard
+    from spanfuse.reading.asked import Kind
 
 _lock = threading.Lock()
 _guard: Guard | None = None

@@ -14,8 +14,8 @@ from spanfuse.integrations._crewai_runs import whose
 from spanfuse.integrations._names import told
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.tool_call import ToolCall
+    from spanfuse.guard import Guard
 
 
 @dataclass(frozen=True)

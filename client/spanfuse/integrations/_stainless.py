@@ -9,10 +9,10 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from spanfuse.reading.asked import Kind
+from spanfuse.calls.model_call import ModelCall
 from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read, with_nudge_of
 from spanfuse.integrations._tapped import tap
-from spanfuse.calls.model_call import ModelCall
+from spanfuse.reading.asked import Kind
 
 C = TypeVar("C")
 

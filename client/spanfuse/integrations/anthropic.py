@@ -21,9 +21,9 @@ try:
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("this integration needs the extra anthropic: pip install 'spanfuse[anthropic]'") from error
 
-from spanfuse.reading.asked import Kind
 from spanfuse.integrations._bound import Bound, DropIn
 from spanfuse.integrations._stainless import Guarded, is_guarded
+from spanfuse.reading.asked import Kind
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard

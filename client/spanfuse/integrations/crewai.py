@@ -20,8 +20,8 @@ from spanfuse.integrations._names import described, safely
 from spanfuse.reading.token_usage import field_of
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
+    from spanfuse.guard import Guard
 
 __all__ = ["guard_tools", "wrap_llm"]
 

@@ -17,9 +17,9 @@ from spanfuse.integrations._names import described, otherwise, safely
 from spanfuse.tools.denied import ToolDenied
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
     from spanfuse.calls.tool_call import ToolCall
+    from spanfuse.guard import Guard
 
 
 class GuardedState(AgentState):

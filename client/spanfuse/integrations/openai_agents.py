@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from agents import Model, ModelProvider, MultiProvider
 
-from spanfuse.reading.asked import nudged
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._agents_runs import guard_tools, whose
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._names import described, safely
 from spanfuse.integrations._streams import within
+from spanfuse.reading.asked import nudged
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
+    from spanfuse.guard import Guard
 
 __all__ = ["GuardedModel", "GuardedProvider"]
 

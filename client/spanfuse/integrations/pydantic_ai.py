@@ -21,9 +21,9 @@ from spanfuse.integrations._names import described, otherwise, safely, told
 from spanfuse.integrations._pydantic_messages import as_dicts, as_response, instructions
 
 if TYPE_CHECKING:
+    from spanfuse.calls.model_call import ModelCall
     from spanfuse.guard import Guard
     from spanfuse.integrations._pydantic_capability import GuardCapability
-    from spanfuse.calls.model_call import ModelCall
 
 __all__ = ["GuardCapability", "GuardedModel", "GuardedToolset"]
 

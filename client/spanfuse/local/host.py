@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from spanfuse.bounded import Bounded
 from spanfuse.calls.caps import NONE, Given
-from spanfuse.local.records import of_model_call, of_tool_call
 from spanfuse.decisions.table import Entry
+from spanfuse.local.records import of_model_call, of_tool_call
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.core.rules import MAX_CACHED
@@ -18,10 +18,10 @@ from spanfuse_schemas import Call, Decision, Policy, Rules
 from spanfuse_schemas import Tokens as CallTokens
 
 if TYPE_CHECKING:
-    from spanfuse.context import Identity
     from spanfuse.calls.estimate import Tokens
     from spanfuse.calls.model_call import ModelCall
     from spanfuse.calls.tool_call import ToolCall
+    from spanfuse.context import Identity
 
 MAX_SESSIONS: Final = 4_096
 """Sessions whose steps are remembered, some 10 KB each; beyond it the one that was at work longest ago begins anew."""

@@ -6,9 +6,9 @@ import itertools
 import os
 from typing import TYPE_CHECKING, Any, Final
 
-from spanfuse.steering import progress
 from spanfuse.failures import whose_failure
 from spanfuse.reading.prints import call_prints, fields_of, tool_prints
+from spanfuse.steering import progress
 from spanfuse_schemas import Call, Tokens
 from spanfuse_schemas.fingerprint import exact_hash
 

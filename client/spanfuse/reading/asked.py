@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from spanfuse.steering.nudges import with_nudge
 from spanfuse.reading.parts import role_of
+from spanfuse.steering.nudges import with_nudge
 
 if TYPE_CHECKING:
     from spanfuse.reading.earlier import Earlier

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spanfuse.reading.parts import CALL_TYPES, RESULT_TYPES, body_of, calls_of, content_of, function_of, mapping_of, role_of
+from spanfuse.reading.parts import (
+    CALL_TYPES,
+    RESULT_TYPES,
+    body_of,
+    calls_of,
+    content_of,
+    function_of,
+    mapping_of,
+    role_of,
+)
 from spanfuse.reading.texts import tool_arguments
 
 MAX_RESULTS: Final = 8

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from spanfuse import context
+from spanfuse.calls.caps import NONE, Caps, Given, Spent
+from spanfuse.context import Identity, Session
+from spanfuse.decisions.checks import Checks
 from spanfuse.steering import progress
 from spanfuse.steering.budget_warnings import FRACTIONS, BudgetWarning, BudgetWarnings
 from spanfuse.steering.cancel import Cancels, CancelToken
-from spanfuse.calls.caps import NONE, Caps, Given, Spent
-from spanfuse.decisions.checks import Checks
-from spanfuse.context import Identity, Session
 from spanfuse.steering.context_pressure import TIERS, ContextPressure, ContextWatch, Window
 
 

@@ -10,9 +10,9 @@ from spanfuse.bounded import Bounded
 
 if TYPE_CHECKING:
     from spanfuse.calls.caps import Given, Spent
+    from spanfuse.calls.model_call import ModelCall
     from spanfuse.context import Identity
     from spanfuse.ledger.records import Claim, Room
-    from spanfuse.calls.model_call import ModelCall
 
 FRACTIONS: Final = (0.5, 0.2, 0.1)
 """Shares of the limit that are left when it is told: half of it, and twice where one call more may be the last."""

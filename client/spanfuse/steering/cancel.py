@@ -8,10 +8,10 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
-from spanfuse.steering.alarms import Alarm, Alarms
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
 from spanfuse.decisions.table import SCOPES, Entry
+from spanfuse.steering.alarms import Alarm, Alarms
 
 if TYPE_CHECKING:
     from spanfuse.context import Identity

@@ -12,8 +12,8 @@ import aiohttp
 import orjson
 
 from spanfuse import Blocked, Guard
-from spanfuse.reading.asked import asked, nudged
 from spanfuse.context import Session
+from spanfuse.reading.asked import asked, nudged
 from spanfuse.reading.earlier import Earlier
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.otlp.inflate import TooLargeError, inflate

@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from spanfuse import Blocked
 from spanfuse.integrations import _stainless
 from spanfuse.integrations.openai import wrap_openai
-from spanfuse.testing import block, nudge
 from spanfuse.reading.token_usage import field_of
+from spanfuse.testing import block, nudge
 from tests.frameworks.scripts import NUDGE, SEARCH, last_said
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider, Raw, Reply, broken_off, failure

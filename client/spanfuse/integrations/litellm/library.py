@@ -17,15 +17,15 @@ try:
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("this integration needs the extra litellm: pip install 'spanfuse[litellm]'") from error
 
-from spanfuse.reading.asked import CONVERSATION, Kind
 from spanfuse.integrations._bound import Bound, over, part_of, read, with_nudge_of
 from spanfuse.integrations._names import safely
 from spanfuse.integrations.litellm.streams import is_stream, watched
 from spanfuse.integrations.litellm.whose import names_of, provider_of
+from spanfuse.reading.asked import CONVERSATION, Kind
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
+    from spanfuse.guard import Guard
 
 
 class _Form(NamedTuple):

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from litellm.integrations.custom_logger import CustomLogger
 
-from spanfuse.reading.asked import Kind
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
 from spanfuse.integrations._bound import default_guard, read, remember, with_nudge_of
 from spanfuse.integrations._names import safely
 from spanfuse.integrations.litellm.whose import provider_of, told_of
+from spanfuse.reading.asked import Kind
 from spanfuse.reading.wire import EventStream
 
 if TYPE_CHECKING:
-    from spanfuse.guard import Guard
     from spanfuse.calls.model_call import ModelCall
+    from spanfuse.guard import Guard
 
 MAX_UNDERWAY: Final = 10_000
 """Calls under way that are remembered; of older ones nothing is learned."""
