@@ -51,7 +51,10 @@ def guard_tools(guard: Guard | None = None) -> None:
             tool.inside()
         except Blocked as error:
             refusal = error
-        _HELD.set(Held(arguments, tool, refusal, _HELD.get()))
+        outer = _HELD.get()
+        if outer is not None and outer.refusal is not None:  # nobody asked what became of it
+            outer = outer.outer
+        _HELD.set(Held(arguments, tool, refusal, outer))
         return None if refusal is None else False
 
     register_before_tool_call_hook(before)
