@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
@@ -29,7 +28,7 @@ from tests.support.console import FakeConsole
 from tests.support.recorded import repeater
 
 STREAMS = ("/v1/events", "/v1/decisions/stream")
-CHECKS: list[Any] = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
+CHECKS: list[Any] = [not_a_server_error, response_schema_conformance, status_code_conformance]
 EXAMPLES = 15
 
 
