@@ -79,12 +79,11 @@ def ordered(api: FakeApi) -> list[dict[str, Any]]:
 def test_accounts_stand_most_used_first_each_in_its_unit(spanfuse: Spanfuse, api: FakeApi) -> None:
     found = spanfuse("budget", "list", "--api", api.url)
     assert found.exit_code == 0, found.output
-    rows = [line.split() for line in found.stdout.splitlines() if line.strip()][3:]
+    rows = [line.split() for line in found.stdout.splitlines()]
     assert rows == [
-        ["user:u", "1,000", "1,000", "0", "100%", "never"],
-        ["tokens", "exhausted"],
-        ["user:u", "$1.2500", "$1.0000", "$5.0000", "$3.7500", "25%", "2025-11-25"],
-        ["user/daily", "ok", "00:00Z"],
+        ["WHOSE", "BUDGET", "SPENT", "HELD", "LIMIT", "LEFT", "USED", "ENDS"],
+        ["user:u", "tokens", "1,000", "1,000", "0", "100%", "exhausted", "never"],
+        ["user:u", "user/daily", "$1.2500", "$1.0000", "$5.0000", "$3.7500", "25%", "ok", "now"],
     ]
 
 
@@ -160,12 +159,11 @@ def test_an_order_that_was_not_done_says_why(
 
 def test_the_audit_says_who_ordered_what_why_and_whether_it_was_done(spanfuse: Spanfuse, api: FakeApi) -> None:
     found = spanfuse("budget", "audit", "--limit", "5", "--api", api.url)
-    rows = [line.split() for line in found.stdout.splitlines() if line.strip()][3:]
+    rows = [line.split() for line in found.stdout.splitlines()]
     assert rows == [
-        ["1970-01-01", "ann", "set", "user:u", "9", "pilot", "yes"],
-        ["00:00Z", "tokens"],
-        ["1970-01-01", "ann", "set", "user:u", "9", "pilot", "no", "such"],
-        ["00:00Z", "tokens"],
+        ["WHEN", "WHO", "ORDER", "WHOSE", "BUDGET", "AMOUNT", "DONE", "REASON"],
+        ["1970-01-01", "00:00Z", "ann", "set", "user:u", "tokens", "9", "yes", "pilot"],
+        ["1970-01-01", "00:00Z", "ann", "set", "user:u", "tokens", "9", "no", "such", "pilot"],
     ]
 
 

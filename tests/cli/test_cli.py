@@ -17,18 +17,27 @@ from tests.cli.conftest import Spanfuse
 COMMANDS = [
     "up",
     "worker",
+    "api",
     "proxy",
     "topics",
     "validate",
     "demo",
     "status",
+    "sessions",
+    "breakers",
+    "explain",
     "reset",
+    "agents",
+    "insights",
+    "benchmark",
     "budget",
     "policy",
+    "events",
     "tail",
     "inspect",
     "doctor",
     "replay",
+    "completion",
 ]
 
 

@@ -32,13 +32,18 @@ NOTICE = PolicyNotice(
 
 def shown(*arguments: str) -> str:
     """What the command prints."""
-    with FakeApi({("GET", "/v1/policy"): (200, NOTICE.to_json())}) as api:
+    answers = {("GET", "/v1/policy"): (200, NOTICE.to_json()), ("GET", "/v1/policy/overlay"): (200, {"overlay": None})}
+    with FakeApi(answers) as api:
         return CliRunner().invoke(cli, ["policy", "show", "--api", api.url, *arguments], catch_exceptions=False).stdout
 
 
 def test_rules_on_tools_are_shown_in_their_order() -> None:
-    assert shown().splitlines() == [
-        "policy 1750000000000, in force since 2025-06-15 15:06:40 UTC, mode enforce",
+    lines = shown().splitlines()
+    assert lines[0] == "policy 1750000000000  mode enforce"
+    assert lines[1].startswith("  since  2025-06-15 15:06Z, ")
+    assert lines[2:] == [
+        "",
+        "Tools, the first that fits",
         "  deny bash where command starts with 'rm': Files are kept.",
         "  allow search of agent research* 20 times a session",
         "  ask every other tool",

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import click
 
+from spanfuse_processor.cli.breakers import breakers, explain
 from spanfuse_processor.cli.budget import budget
+from spanfuse_processor.cli.completion import completion
 from spanfuse_processor.cli.doctor import doctor
+from spanfuse_processor.cli.events import events
+from spanfuse_processor.cli.fleet import agents, benchmark
 from spanfuse_processor.cli.group import SpanfuseGroup
+from spanfuse_processor.cli.insights import insights
 from spanfuse_processor.cli.inspect import inspect
-from spanfuse_processor.cli.operate import reset, status
+from spanfuse_processor.cli.operate import reset
 from spanfuse_processor.cli.policy import policy
 from spanfuse_processor.cli.prepare import topics, validate
 from spanfuse_processor.cli.proxy import proxy
 from spanfuse_processor.cli.replay import replay
 from spanfuse_processor.cli.run import api, up, worker
+from spanfuse_processor.cli.sessions import sessions
 from spanfuse_processor.cli.show import demo
+from spanfuse_processor.cli.status import status
 from spanfuse_processor.cli.tail import tail
 
 
@@ -31,7 +38,31 @@ def cli() -> None:
     """
 
 
-for command in (up, worker, api, proxy, topics, validate, demo, status, reset, budget, policy, tail, inspect, doctor, replay):
+for command in (
+    up,
+    worker,
+    api,
+    proxy,
+    topics,
+    validate,
+    demo,
+    status,
+    sessions,
+    breakers,
+    explain,
+    reset,
+    agents,
+    insights,
+    benchmark,
+    budget,
+    policy,
+    events,
+    tail,
+    inspect,
+    doctor,
+    replay,
+    completion,
+):
     cli.add_command(command)
 
 

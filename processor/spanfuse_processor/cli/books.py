@@ -1,11 +1,10 @@
-"""Where `spanfuse budget` looks and orders: the API of `spanfuse up`, or Kafka."""
+"""Where `spanfuse budget` looks and orders: the API, or Kafka."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
-from urllib.parse import quote
 
 from spanfuse_processor.cli.api import Api
 from spanfuse_processor.cli.kafka import kafka_settings, run_errand
@@ -37,14 +36,15 @@ class Books(Protocol):
 
 
 class ApiBooks:
-    """Those of `spanfuse up`.
+    """Those of a running host.
 
     Args:
         url: base URL of its API.
+        token: presented to it; none: it needs none.
     """
 
-    def __init__(self, url: str) -> None:
-        self._api = Api(url)
+    def __init__(self, url: str, token: str | None) -> None:
+        self._api = Api(url, token)
 
     def __enter__(self) -> Self:
         return self
@@ -53,17 +53,15 @@ class ApiBooks:
         self._api.__exit__()
 
     def rows(self, scope: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._api.get(
-            f"/v1/budgets?scope={quote(scope, safe='')}" if scope else "/v1/budgets"
-        )["budgets"]
+        found: list[dict[str, Any]] = self._api.get("/v1/budgets", scope=scope)["budgets"]
         return found
 
     def order(self, order: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        done: dict[str, Any] = self._api.post("/v1/budgets/orders", order)
+        done: dict[str, Any] = self._api.post("/v1/budgets/orders", order, timeout_s)
         return done
 
     def audit(self, limit: int) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self._api.get(f"/v1/budgets/audit?limit={limit}")["audit"]
+        found: list[dict[str, Any]] = self._api.get("/v1/budgets/audit", limit=limit)["audit"]
         return found
 
     def rebuild(self) -> int:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import click
 
 from spanfuse_processor.cli.group import Problem, SpanfuseGroup
+from spanfuse_processor.cli.look import View, show, viewed
 from spanfuse_processor.cli.operate import actor
 from spanfuse_processor.cli.options import (
     api_option,
@@ -21,6 +22,7 @@ from spanfuse_processor.cli.options import (
     print_json,
     printable,
     timeout_option,
+    token_option,
 )
 from spanfuse_processor.cli.types import NANO, Amount, Duration, Key
 
@@ -35,20 +37,22 @@ _TOO_MUCH: Final = 2**63
 def budget() -> None:
     """Budgets: what is spent and left, and orders about them.
 
-    Through the API of `spanfuse up`; with --config or --brokers of a stream deployment, through Kafka.
+    Through the API; with --config or --brokers of a stream deployment, through Kafka.
     """
 
 
-def _looks_at_books(command: Callable[..., None]) -> Callable[..., None]:
+def _at_books(command: Callable[..., None]) -> Callable[..., None]:
     """With the options that say where budgets are looked at: the command gets `books`, open, in their place."""
 
     @api_option
+    @token_option
     @config_option
     @brokers_option
-    @format_option
     @wraps(command)
-    def run(*args: Any, api_url: str, config_path: Path | None, brokers: str | None, **more: Any) -> None:
-        with _books(api_url, config_path, brokers) as books:
+    def run(
+        *args: Any, api_url: str, token: str | None, config_path: Path | None, brokers: str | None, **more: Any
+    ) -> None:
+        with _books(api_url, token, config_path, brokers) as books:
             command(*args, books=books, **more)
 
     return run
@@ -58,7 +62,7 @@ def _orders(command: Callable[..., None]) -> Callable[..., None]:
     """The same, with the options of an order."""
     reason = click.option("--reason", default="", metavar="TEXT", help="Why, for the audit.")
     timeout = timeout_option("How long a worker may take to carry it out.")
-    return reason(timeout(_looks_at_books(command)))
+    return reason(timeout(_at_books(format_option(command))))
 
 
 _scope_argument = click.argument("scope", type=Key())
@@ -68,22 +72,24 @@ _amount_argument = click.argument("amount", type=Amount())
 
 @budget.command("list")
 @click.option("--scope", type=Key(), default=None, help="Of this scope alone, such as user:u-7.")
-@_looks_at_books
-def list_(scope: str | None, books: Books, output: str) -> None:
+@_at_books
+@viewed
+def list_(scope: str | None, books: Books) -> View:
     """Show the accounts of the periods that run, those used most first.
 
     \b
     Example:
-      spanfuse budget list
+      spanfuse budget list --watch
     """
-    _show(books.rows(scope or ""), output)
+    return _accounts(books.rows(scope or ""))
 
 
 @budget.command()
 @_scope_argument
 @click.argument("name", metavar="[BUDGET]", required=False)
-@_looks_at_books
-def get(scope: str, name: str | None, books: Books, output: str) -> None:
+@_at_books
+@viewed
+def get(scope: str, name: str | None, books: Books) -> View:
     """Show the accounts of SCOPE, such as user:u-7, or of one of its budgets; exit code 1 if all of one is spent.
 
     \b
@@ -93,12 +99,9 @@ def get(scope: str, name: str | None, books: Books, output: str) -> None:
     rows = [row for row in books.rows(scope) if name in (None, row["budget"])]
     if not rows:
         raise Problem(f"no budget{f' {name}' if name else ''} holds for {printable(scope)}")
-    _show(rows, output)
     spent = [row["budget"] for row in rows if row["status"] == "exhausted"]
-    if spent:
-        raise Problem(
-            f"all of {', '.join(spent)} is spent; raise it with: spanfuse budget extend {scope} {spent[0]} AMOUNT"
-        )
+    raise_it = f"spanfuse budget extend {scope} {spent[0]} AMOUNT" if spent else ""
+    return _accounts(rows, printable(f"all of {', '.join(spent)} is spent; raise it with: {raise_it}") if spent else "")
 
 
 @budget.command()
@@ -150,7 +153,8 @@ def reset(scope: str, name: str, **order: Any) -> None:
 
 
 @budget.command()
-@_looks_at_books
+@_at_books
+@format_option
 def rebuild(books: Books, output: str) -> None:
     """Set the ledger of strict budgets to what the spans tell, after it was lost. The same again changes nothing.
 
@@ -167,8 +171,9 @@ def rebuild(books: Books, output: str) -> None:
 
 @budget.command()
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many orders.")
-@_looks_at_books
-def audit(limit: int, books: Books, output: str) -> None:
+@_at_books
+@viewed
+def audit(limit: int, books: Books) -> View:
     """Show who ordered what about budgets, when and why, newest first.
 
     \b
@@ -176,19 +181,20 @@ def audit(limit: int, books: Books, output: str) -> None:
       spanfuse budget audit --limit 5
     """
     found = books.audit(limit)
-    if output == "json":
-        print_json({"audit": found})
-        return
-    from spanfuse_processor.cli.budget_text import print_audit
 
-    print_audit(found)
+    def lines(width: int) -> Any:
+        from spanfuse_processor.cli.budget_text import audit
+
+        return audit(found, width)
+
+    return View({"audit": found}, lines)
 
 
-def _books(api_url: str, config_path: Path | None, brokers: str | None) -> Books:
+def _books(api_url: str, token: str | None, config_path: Path | None, brokers: str | None) -> Books:
     from spanfuse_processor.cli.books import ApiBooks, KafkaBooks
 
     if config_path is None and brokers is None:
-        return ApiBooks(api_url)
+        return ApiBooks(api_url, token)
     return KafkaBooks(config_path, brokers)
 
 
@@ -224,19 +230,18 @@ def _order(
         },
         timeout_s,
     )
-    if output == "json":
-        print_json(done)
-    else:
-        _show([done["account"]], "text")
+    view = _accounts([done["account"]])
+    show(View(done, view.lines), output)
     if not done["done"]:
         raise Problem(done["why"])
 
 
-def _show(rows: list[dict[str, Any]], output: str) -> None:
+def _accounts(rows: list[dict[str, Any]], problem: str = "") -> View:
     rows = sorted(rows, key=lambda row: (-row["used"], row["scope"], row["budget"]))
-    if output == "json":
-        print_json({"budgets": rows})
-        return
-    from spanfuse_processor.cli.budget_text import print_accounts
 
-    print_accounts(rows)
+    def lines(width: int) -> Any:
+        from spanfuse_processor.cli.budget_text import accounts
+
+        return accounts(rows, width)
+
+    return View({"budgets": rows}, lines, problem)

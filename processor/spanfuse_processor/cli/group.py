@@ -9,6 +9,7 @@ from typing import IO, Any
 
 import click
 
+from spanfuse_processor.cli.options import printable
 from spanfuse_processor.errors import SpanfuseError
 
 INTERRUPTED = 130
@@ -27,7 +28,7 @@ class Problem(click.ClickException):
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it, one line per problem, to stderr."""
         for line in self.message.splitlines():
-            click.echo(f"spanfuse: {line}", err=True, file=file)
+            click.echo(f"spanfuse: {printable(line)}", err=True, file=file)
 
 
 class SpanfuseGroup(click.Group):

@@ -42,7 +42,7 @@ def inspect(files: tuple[Path, ...], config_path: Path | None, output: str) -> N
                 print_json(row)
         else:
             shown.show(rows)
-    if output == "text":
+    if output == "table":
         shown.sum_up(reading)
     for problem in reading.problems:
         click.echo(f"spanfuse: undecodable: {problem}", err=True)

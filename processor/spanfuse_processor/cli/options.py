@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -39,10 +40,10 @@ brokers_option = click.option(
 format_option = click.option(
     "--format",
     "output",
-    type=click.Choice(["text", "json"]),
-    default="text",
+    type=click.Choice(["table", "json"]),
+    default="table",
     show_default=True,
-    help="How data is printed.",
+    help="How data is printed: for people, or for programs.",
 )
 api_option = click.option(
     "--api",
@@ -52,8 +53,30 @@ api_option = click.option(
     default=DEFAULT_API_URL,
     show_default=True,
     show_envvar=True,
-    help="Where the API of `spanfuse up` is.",
+    help="Where the API of `spanfuse up` or `spanfuse api` is.",
 )
+token_option = click.option(
+    "--token",
+    metavar="TOKEN",
+    envvar="SPANFUSE_API_TOKEN",
+    show_envvar=True,
+    help="Token of the API, where it needs one; rather in the environment, since others see arguments.",
+)
+
+
+def asks_api(command: Callable[..., Any]) -> Callable[..., Any]:
+    """With the options that say where the API is: the command gets `api`, open, in their place."""
+
+    @api_option
+    @token_option
+    @wraps(command)
+    def run(*args: Any, api_url: str, token: str | None, **more: Any) -> Any:
+        from spanfuse_processor.cli.api import Api
+
+        with Api(api_url, token) as api:
+            return command(*args, api=api, **more)
+
+    return run
 
 
 def timeout_option(means: str) -> Callable[[Command], Command]:

@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from spanfuse_processor.cli.operate import describe
-from spanfuse_processor.cli.options import api_option, format_option, print_json, printable
+from spanfuse_processor.cli.options import asks_api, format_option, print_json
+
+if TYPE_CHECKING:
+    from spanfuse_processor.cli.api import Api
 
 
 @click.command()
-@api_option
+@asks_api
 @format_option
-def tail(api_url: str, output: str) -> None:
-    """Follow the decisions and detections of a running `spanfuse up`, one line each.
+def tail(api: Api, output: str) -> None:
+    """Follow the decisions and detections of a running host, one line each.
 
-    Begins with the breakers that are not closed at present. Stop with Ctrl-C.
+    Begins with the breakers that are not closed at present. Stop with Ctrl-C. To go on where you were, see `events`.
 
     \b
     Example:
       spanfuse tail --format json | jq .rule
     """
-    from spanfuse_processor.cli.api import Api
-
     try:
-        with Api(api_url) as api:
-            for event, data in api.events("/v1/decisions/stream"):
-                if event in ("decision", "detection"):
-                    _show(event, json.loads(data), output)
+        for event in api.events("/v1/decisions/stream"):
+            if event.event in ("decision", "detection"):
+                _show(event.event, json.loads(event.data), output)
     except KeyboardInterrupt:  # the way to stop it
         return
 
@@ -37,11 +36,7 @@ def tail(api_url: str, output: str) -> None:
 def _show(event: str, record: dict[str, Any], output: str) -> None:
     if output == "json":
         print_json({"type": event, **record})
-    else:
-        click.echo(describe(record) if event == "decision" else describe_detection(record))
+        return
+    from spanfuse_processor.cli.words import describe, describe_detection
 
-
-def describe_detection(detection: dict[str, Any]) -> str:
-    """A detection in one line."""
-    rule, action, session = detection["rule"], detection["action"], detection["session"]
-    return printable(f"session:{session} detection ({detection['mode']}) {rule} {action}: {detection['message']}")
+    click.echo(describe(record) if event == "decision" else describe_detection(record))

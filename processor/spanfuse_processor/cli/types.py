@@ -6,6 +6,7 @@ import re
 from typing import Any, Final, get_args
 
 import click
+from click.shell_completion import CompletionItem
 
 NANO: Final = 10**9
 _LENGTH: Final = re.compile(r"(\d+(?:\.\d+)?)([smhdw])")
@@ -16,6 +17,13 @@ class Key(click.ParamType):
     """The key of a breaker, such as `session:checkout-42`."""
 
     name = "key"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Keys against which something stands."""
+        from spanfuse_processor.cli.completion import known
+
+        found = known(ctx, "/v1/breakers", "breakers", query=incomplete, limit=100)
+        return [CompletionItem(row["key"]) for row in found if row["key"].startswith(incomplete)]
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """The key with its name in the one form that keys have, if its scope is known."""
@@ -30,6 +38,22 @@ class Key(click.ParamType):
         if scope not in scopes or not colon or not name:
             self.fail(f"{value!r} is no key: SCOPE:NAME, with one of the scopes {', '.join(scopes)}", param, ctx)
         return key
+
+
+class AgentName(click.ParamType):
+    """The name of an agent."""
+
+    name = "agent"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The agents that the API knows and whose names begin like that."""
+        from spanfuse_processor.cli.completion import known
+
+        return [
+            CompletionItem(row["agent"])
+            for row in known(ctx, "/v1/agents", "agents")
+            if row["agent"].startswith(incomplete)
+        ]
 
 
 class Duration(click.ParamType):
