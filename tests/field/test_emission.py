@@ -27,6 +27,7 @@ from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.otlp.decode import Encoding
 from spanfuse_processor.otlp.export import SignalName
 from tests.client.log_receiver import LogReceiver
+from tests.support.shown import detections
 
 SECOND = 10**9
 
@@ -54,7 +55,7 @@ class Server(LogReceiver):
         while self.waiting:
             self.take(self.waiting.popleft(), "json", "logs")
         self.engine.upkeep.tick(time.time_ns() + round(seconds * SECOND))
-        found = [json.loads(detection) for detection in self.store.detections(99)]
+        found = [json.loads(detection.to_json()) for detection in detections(self.store)]
         assert {detection["rule"] for detection in found} <= {"coverage"}
         return found
 

@@ -41,7 +41,7 @@ async def running(made: Config) -> AsyncIterator[tuple[EmbeddedHost, Console]]:
 
 async def send(host: EmbeddedHost, *requests: dict[str, Any]) -> None:
     for one in requests:
-        await host._running.ingest(json.dumps(one).encode(), "json", START_NS)
+        await host.engine.ingest(json.dumps(one).encode(), "json", START_NS)
 
 
 @in_loop
@@ -97,7 +97,7 @@ async def test_what_is_counted_is_explained_also_of_what_has_not_tripped(tmp_pat
 @in_loop
 async def test_minutes_are_summed_for_all_and_by_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running(config(tmp_path)) as (host, console):
-        host.work.store.shown._clock = lambda: START_NS + 60 * 10**9
+        host.engine.work.store.shown._clock = lambda: START_NS + 60 * 10**9
         await send(host, *repeater(3))
         for kind, name in (("global", "*"), ("model", "gpt-4o-mini")):
             rows = await console.series(kind, name, 3)  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ async def test_events_are_numbered_and_told_again_from_where_one_was(tmp_path: P
 async def test_a_session_that_is_forgotten_is_listed_no_longer(tmp_path: Path) -> None:
     async with running(config(tmp_path)) as (host, console):
         await send(host, *repeater(3))
-        host._running.upkeep.expire(START_NS + 2 * 24 * 3600 * 10**9)
+        host.engine.upkeep.expire(START_NS + 2 * 24 * 3600 * 10**9)
         assert (await console.sessions(SessionQuery())).sessions == ()
         assert await console.timeline("s", 9) == []
         assert (await console.explain("session:s")).known is False

@@ -73,9 +73,9 @@ async def test_an_order_about_a_budget_is_of_now_whatever_the_operator_s_clock_s
             order = BudgetOrder(
                 id=str(at_ns), scope="user:u", budget="user/daily", action="extend", amount=1, at_ns=at_ns
             )
-            done = await host.order(order)
+            done = await host.console.order(order)
             assert (done.account["limit"], done.account["period_end_ns"] > time.time_ns()) == (limit, True)
-            assert [row["limit"] for row in await host.budgets("user:u")] == [limit]
+            assert [row["limit"] for row in await host.console.budgets("user:u")] == [limit]
     finally:
         await host.stop()
 

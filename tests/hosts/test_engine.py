@@ -16,12 +16,14 @@ from spanfuse_processor.config import Config
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import DecodeError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub, Listener
+from spanfuse_processor.hosts.board import shown
 from spanfuse_processor.hosts.engine import PART, Engine
 from spanfuse_processor.hosts.live import LiveSessions
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.otlp.export import ExportResult
 from spanfuse_processor.telemetry import COUNTERS, FAMILIES
 from tests.support.recorded import START_NS, chat_span, healthy, repeater, request
+from tests.support.shown import detections
 
 DAY_NS = 24 * 3600 * 10**9
 
@@ -50,6 +52,15 @@ class Host:
 
     def blocked(self) -> list[str]:
         return [d.key for d in self.engine.work.board.decisions() if d.action == "block"]
+
+    def described(self, session: str, now_ns: int = 0) -> dict[str, Any] | None:
+        """What is known of a session."""
+        state = self.engine.work.sessions.known(session)
+        if state is None:
+            return None
+        names = ("calls", "tools", "tokens", "cost_nano_usd", "first_ns", "last_ns", "epoch")
+        held = shown(state.decision, now_ns).model_dump(mode="json") if state.decision is not None else None
+        return {name: getattr(state, name) for name in names} | {"session": session, "decision": held}
 
     def counts(self) -> dict[str, Any]:
         return {name: value for name, value in self.engine.work.counters.as_dict().items() if value}
@@ -82,7 +93,7 @@ def test_the_third_useless_call_opens_the_breaker_and_it_is_told_at_once(host: H
         "repeat.prompt",
     )
     assert (second, detection["rule"]) == ("detection", "repeat.prompt")
-    assert [d["rule"] for d in map(json.loads, host.store.detections(9))] == ["repeat.prompt"]
+    assert [d.rule for d in detections(host.store)] == ["repeat.prompt"]
 
 
 def test_a_healthy_agent_is_left_alone(host: Host) -> None:
@@ -93,20 +104,20 @@ def test_a_healthy_agent_is_left_alone(host: Host) -> None:
 
 def test_the_same_requests_again_change_nothing_but_the_count_of_duplicates(host: Host) -> None:
     host.send(*repeater(3))
-    before, state = host.engine.views.describe("s"), host.store.load("s")
+    before, state = host.described("s"), host.store.load("s")
     listener = host.hub.listen()
     host.send(*repeater(3))
-    assert (host.engine.views.describe("s"), host.store.load("s"), told(listener)) == (before, state, [])
+    assert (host.described("s"), host.store.load("s"), told(listener)) == (before, state, [])
     assert host.counts()["duplicates"] == 3
 
 
 def test_after_kill_minus_nine_blocks_money_and_counts_are_there_and_nothing_counts_twice(host: Host) -> None:
     host.send(*repeater(3))
-    before, counts = host.engine.views.describe("s"), host.counts()
+    before, counts = host.described("s"), host.counts()
     host.restart()
-    assert (host.blocked(), host.engine.views.describe("s"), host.counts()) == (["session:s"], before, counts)
+    assert (host.blocked(), host.described("s"), host.counts()) == (["session:s"], before, counts)
     host.send(*repeater(3))
-    assert host.engine.views.describe("s") == before
+    assert host.described("s") == before
 
 
 def test_a_request_that_cannot_be_decoded_is_kept_and_the_next_is_taken(host: Host) -> None:
@@ -129,7 +140,7 @@ def test_spans_without_ids_are_told_to_their_sender(host: Host) -> None:
 
 def test_an_error_that_nobody_foresaw_costs_one_request(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.send(*repeater(2))
-    before = host.engine.views.describe("s")
+    before = host.described("s")
     process = host.engine.work.pipeline.process
 
     def broken(batch: Any, load: Any, **rest: Any) -> Any:
@@ -140,7 +151,7 @@ def test_an_error_that_nobody_foresaw_costs_one_request(host: Host, monkeypatch:
     with pytest.raises(DecodeError, match="cannot be applied: ZeroDivisionError"):
         host.send(repeater(3)[2])
     monkeypatch.undo()
-    assert (host.engine.views.describe("s"), host.blocked()) == (before, [])
+    assert (host.described("s"), host.blocked()) == (before, [])
     host.send(repeater(3)[2])
     assert host.blocked() == ["session:s"]
 
@@ -158,7 +169,7 @@ def test_a_session_that_cannot_be_stored_costs_its_own_calls_only(host: Host, mo
     spans = [chat_span(n, [("user", f"q{n}")], session=s) for n, s in enumerate(("bad", "good", "bad", "fine"), 2)]
     assert host.send(request(*spans)) == [ExportResult()]
     for name in ("good", "fine", "bad"):
-        described = host.engine.views.describe(name)
+        described = host.described(name)
         assert described is not None
         assert described["calls"] == 1
     assert (host.counts()["requests"], host.counts()["calls"], host.counts()["unapplied_calls"]) == (2, 3, 2)
@@ -179,7 +190,7 @@ def test_a_breaker_whose_cooldown_is_over_is_shown_as_half_open_and_told_as_it_w
     for now, state in ((expires - 1, "open"), (expires, "half_open")):
         assert [d.state for d in host.engine.work.board.shown(now)] == [state]
         assert host.engine.work.board.breakers(now) == {state: 1}
-        described = host.engine.views.describe("s", now)
+        described = host.described("s", now)
         assert described is not None
         assert described["decision"]["state"] == state
     present, _ = host.engine.work.board.follow()
@@ -190,7 +201,7 @@ def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     host.send(*repeater(2))
-    before, listener = host.engine.views.describe("s"), host.hub.listen()
+    before, listener = host.described("s"), host.hub.listen()
 
     def full(changes: Changes) -> None:
         raise UnavailableError("storage x: database or disk is full")
@@ -200,7 +211,7 @@ def test_when_the_storage_fails_the_sender_is_sent_back_and_nothing_has_happened
         host.send(repeater(3)[2])
     with pytest.raises(UnavailableError):
         host.engine.operator.reset("session:s", "", START_NS)
-    assert (host.engine.views.describe("s"), host.blocked(), told(listener)) == (before, [], [])
+    assert (host.described("s"), host.blocked(), told(listener)) == (before, [], [])
     monkeypatch.undo()
     host.send(repeater(3)[2])
     assert host.blocked() == ["session:s"]
@@ -262,7 +273,7 @@ def test_a_reset_closes_the_breaker_forgets_what_was_counted_and_is_stored(host:
     assert (decision.key, decision.state, decision.epoch) == ("session:s", "closed", 2)
     assert [(name, d["epoch"]) for name, d in told(listener)] == [("decision", 2)]
     host.restart()
-    described = host.engine.views.describe("s")
+    described = host.described("s")
     assert described is not None
     assert (host.blocked(), described["calls"], described["cost_nano_usd"], described["epoch"]) == ([], 0, 0, 2)
     assert host.engine.operator.reset("session:unknown", "", START_NS) is None
@@ -275,7 +286,7 @@ def test_idle_sessions_end_and_their_block_with_them(host: Host) -> None:
     assert host.engine.upkeep.expire(START_NS + DAY_NS) == 0
     assert host.engine.upkeep.expire(START_NS + DAY_NS + 1) == 1
     assert [(d["key"], d["state"], d["epoch"]) for _, d in told(listener)] == [("session:s", "closed", 2)]
-    assert (host.engine.views.describe("s"), host.blocked(), host.store.sessions()) == (None, [], 1)
+    assert (host.described("s"), host.blocked(), host.store.sessions()) == (None, [], 1)
     host.restart()
     assert host.blocked() == []
 
@@ -295,7 +306,7 @@ def test_open_decisions_follow_the_mode_of_the_present_run(tmp_path: Path, befor
     host.restart(mode=after)
     host.restart(mode=after)
     assert [(d.mode, d.action, d.epoch) for d in host.engine.work.board.decisions()] == [(after, "block", 2)]
-    described = host.engine.views.describe("s")
+    described = host.described("s")
     assert described is not None
     assert described["decision"].get("mode", "observe") == after
     host.store.close()
@@ -316,7 +327,7 @@ def test_a_stored_session_of_another_version_starts_afresh_under_what_stands_aga
     host.store._db.execute("UPDATE sessions SET state = x'00'")
     host.restart()
     host.send(*repeater(3))
-    described = host.engine.views.describe("s")
+    described = host.described("s")
     assert described is not None
     assert (described["calls"], described["epoch"], host.blocked()) == (3, 1, ["session:s"])
     assert host.counts()["unreadable_sessions"] >= 1

@@ -15,6 +15,7 @@ from spanfuse_schemas import Policy
 from tests.hosts.test_engine import Host
 from tests.support.recorded import START_NS, chat_span, request
 from tests.support.reports import report
+from tests.support.shown import detections
 
 SECOND = 10**9
 
@@ -36,7 +37,7 @@ def calls(host: Host, number: int, *, first: int = 0) -> None:
 
 
 def found(host: Host) -> list[dict[str, Any]]:
-    return [d for d in map(json.loads, host.store.detections(99)) if d["rule"] == "coverage"]
+    return [json.loads(d.to_json()) for d in detections(host.store) if d.rule == "coverage"]
 
 
 def last_ns(host: Host) -> int:

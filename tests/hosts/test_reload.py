@@ -167,11 +167,11 @@ async def test_what_stands_follows_another_mode_and_calls_other_rules() -> None:
     await host.start()
     try:
         assert await send(host.http_port, *repeater(3)) == [200] * 3
-        assert [d.mode for d in host.decisions()] == ["enforce"]
+        assert [d.mode for d in host.console.decisions()] == ["enforce"]
         await host.govern(config(detectors={"repeat.prompt": {"mode": "off"}}))
-        assert [d.mode for d in host.decisions()] == ["observe"]
+        assert [d.mode for d in host.console.decisions()] == ["observe"]
         assert await send(host.http_port, *repeater(3, session="other")) == [200] * 3
-        assert len(host.decisions()) == 1
+        assert len(host.console.decisions()) == 1
         assert (await get(host.api_port, "/v1/status"))["mode"] == "observe"
     finally:
         await host.stop()
@@ -183,9 +183,9 @@ async def test_a_limit_that_was_raised_holds_nobody_back() -> None:
     await host.start()
     try:
         assert await send(host.http_port, *repeater(2)) == [200] * 2
-        assert "global:*" in [d.key for d in host.decisions()]
+        assert "global:*" in [d.key for d in host.console.decisions()]
         await host.govern(config(budgets={"global/total": {"limit_steps": 10}}))
-        assert "global:*" not in [d.key for d in host.decisions()]
+        assert "global:*" not in [d.key for d in host.console.decisions()]
     finally:
         await host.stop()
 

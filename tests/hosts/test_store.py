@@ -18,6 +18,7 @@ from spanfuse_processor.errors import StateError, UnavailableError
 from spanfuse_processor.hosts import store as module
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_schemas import Decision, Detection
+from tests.support.shown import detections
 
 
 @pytest.fixture
@@ -68,7 +69,7 @@ def test_what_was_committed_is_there_after_a_restart(path: str, store: Store) ->
     assert SessionState.restore(found).calls == 7
     assert again.load("c") is None
     assert [d.key for d in again.decisions()] == ["session:a"]
-    assert [Detection.from_json(d).id for d in again.detections(10)] == ["1"]
+    assert [d.id for d in detections(again, 10)] == ["1"]
     assert again.totals() == {"calls": 3, "dead_letters": 1}
     assert again.dead_letters(10) == [{"at_ns": 9, "reason": "no spans", "size": 8, "data": b"\x00garbage"}]
     assert again.sessions() == 2
@@ -95,7 +96,7 @@ def test_a_failed_commit_leaves_nothing(store: Store) -> None:
 
     with pytest.raises(UnavailableError, match=r"storage .*spanfuse\.db: database or disk is full"):
         store.commit(Changes([state("a"), Full("b")], [decision("session:a")], [detection(1)], {"calls": 1}))
-    assert (store.load("a"), store.decisions(), store.detections(9), store.totals()) == (None, [], [], {})
+    assert (store.load("a"), store.decisions(), detections(store), store.totals()) == (None, [], [], {})
     store.commit(Changes([state("a")]))
     assert store.load("a") is not None
 
@@ -105,8 +106,8 @@ def test_detections_and_dead_letters_are_bounded(store: Store, monkeypatch: pyte
     monkeypatch.setattr(module, "MAX_DEAD_LETTERS", 3)
     for start in range(0, 12, 4):
         store.commit(Changes(detections=[detection(n) for n in range(start, start + 4)]))
-    assert [Detection.from_json(d).call for d in store.detections(100)] == [11, 10, 9, 8, 7]
-    assert [Detection.from_json(d).call for d in store.detections(2)] == [11, 10]
+    assert [d.call for d in detections(store, 100)] == [11, 10, 9, 8, 7]
+    assert [d.call for d in detections(store, 2)] == [11, 10]
     for n in range(5):
         store.bury(bytes(100_000), f"letter {n}", n, {})
     kept = store.dead_letters(100)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any, Final
 
 from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice, SessionDetail
 from spanfuse_processor.config.overlay import Overlay
@@ -27,6 +29,10 @@ from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
 
 if TYPE_CHECKING:
     from spanfuse_processor.hosts.embedded import EmbeddedHost
+    from spanfuse_processor.hosts.engine import Engine
+
+MAX_UNKNOWN_MODELS: Final = 20
+"""Unknown models named in the status, those with most calls first."""
 
 
 class EmbeddedConsole:
@@ -39,6 +45,10 @@ class EmbeddedConsole:
     def __init__(self, host: EmbeddedHost) -> None:
         self._host = host
         self._trying = asyncio.Lock()
+
+    @property
+    def _engine(self) -> Engine:
+        return self._host.engine
 
     @property
     def ready(self) -> bool:
@@ -57,53 +67,73 @@ class EmbeddedConsole:
 
     async def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""
-        return {"host": "embedded", **self._host.status()}
+        host, engine, now_ns = self._host, self._engine, time.time_ns()
+        breakers = engine.work.board.breakers(now_ns)
+        here = {"untold_decisions": engine.work.board.untold, "dropped_streams": host.hub.dropped}
+        return {
+            "host": "embedded",
+            "version": version("spanfuse"),
+            "mode": host.config.service.mode,
+            "policy_epoch": host.policy.epoch,
+            "uptime_s": round(time.monotonic() - host.started, 3),
+            "ports": {"otlp_http": host.http_port, "otlp_grpc": host.grpc_port, "api": host.api_port},
+            "storage": host.config.extensions.storage.path or "memory",
+            "sessions": engine.work.store.sessions(),
+            "live_sessions": len(engine.work.sessions),
+            "open_breakers": breakers["open"],
+            "half_open_breakers": breakers["half_open"],
+            "streams": len(host.hub),
+            "counts": engine.work.counters.as_dict() | here,
+            "guards": engine.views.guards(now_ns),
+            **({"ledger": host.ledger.link.comparison.as_dict()} if host.ledger is not None else {}),
+            "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
+        }
 
     async def sessions(self, query: SessionQuery) -> SessionPage:
         """Sessions as they are listed."""
-        return await self._host.work.store.shown.sessions(query)
+        return await self._engine.work.store.shown.sessions(query)
 
     async def session(self, session: str) -> SessionDetail | None:
         """One session."""
-        work, now_ns = self._host.work, time.time_ns()
+        work, now_ns = self._engine.work, time.time_ns()
         row = await work.store.shown.session(session)
         if row is None:
             return None
-        accounts = self._host.views.accounts(f"session:{session}", now_ns)
+        accounts = self._engine.views.accounts(f"session:{session}", now_ns)
         found = await self.explain(f"session:{session}")
         return SessionDetail(**row.model_dump(), decision=found.decision, budgets=tuple(accounts))
 
     async def timeline(self, session: str, limit: int) -> list[StepRow]:
         """The last steps of a session."""
-        return await self._host.work.store.shown.timeline(session, limit)
+        return await self._engine.work.store.shown.timeline(session, limit)
 
     async def detections(self, query: DetectionQuery) -> DetectionPage:
         """What rules found."""
-        return await self._host.work.store.shown.detections(query)
+        return await self._engine.work.store.shown.detections(query)
 
     def decisions(self) -> list[Decision]:
         """What stands at present."""
-        return self._host.work.board.shown(time.time_ns())
+        return self._engine.work.board.shown(time.time_ns())
 
     async def history(self, key: str, limit: int) -> list[Decision]:
         """What was decided about a key."""
-        return await self._host.work.store.shown.history(key, limit)
+        return await self._engine.work.store.shown.history(key, limit)
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to."""
-        return await self._host.views.agents()
+        return await self._engine.views.agents()
 
     async def models(self) -> list[dict[str, Any]]:
         """What each model came to."""
-        return await self._host.views.models()
+        return await self._engine.views.models()
 
     async def series(self, kind: SeriesKind, name: str, minutes: int) -> list[MinuteRow]:
         """The last minutes."""
-        return await self._host.work.store.shown.series(kind, name, minutes)
+        return await self._engine.work.store.shown.series(kind, name, minutes)
 
     async def explain(self, key: str) -> Explanation:
         """What is counted about a key, and why it did or did not trip."""
-        work, (kind, _, name) = self._host.work, key.partition(":")
+        work, (kind, _, name) = self._engine.work, key.partition(":")
         of_session = kind == "session"
         row = await work.store.shown.session(name) if of_session else None
         scopes = {scope: work.scopes.known(scope) for scope in related(key, row)}
@@ -112,24 +142,33 @@ class EmbeddedConsole:
         return found.model_copy(update={"policy_epoch": self.policy.epoch})
 
     async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
-        """The accounts of one scope, or of all."""
-        return await self._host.budgets(scope)
+        """The accounts of one scope, or of all, in the periods that run; with what is held, where the ledger knows."""
+        views, now_ns = self._engine.views, time.time_ns()
+        rows = views.accounts(scope, now_ns) if scope else await views.budgets(now_ns)
+        ledger = self._host.ledger
+        return await asyncio.to_thread(ledger.link.with_holds, rows) if ledger is not None else rows
 
     async def order(self, order: BudgetOrder) -> Ordered:
-        """Do what an operator has ordered about a budget."""
-        return await self._host.order(order)
+        """Do what an operator has ordered about a budget, here and in the ledger, which goes first: it can be away. It is of
+        now, whatever the operator's clock says, so that both find it in the same period."""
+        order = order.model_copy(update={"at_ns": time.time_ns()})
+        if self._host.ledger is not None:
+            await asyncio.to_thread(self._host.ledger.link.order, order)
+        return self._engine.operator.order(order)
 
     async def audit(self, limit: int) -> list[bytes]:
         """What became of operators' last orders about budgets."""
-        return self._host.work.store.audit(limit)
+        return self._engine.work.store.audit(limit)
 
     async def rebuild(self) -> int:
         """Set the ledger's books to what the spans tell."""
-        return await self._host.rebuild()
+        if self._host.ledger is None:
+            raise SpanfuseError("extensions.ledger is not set")
+        return await asyncio.to_thread(self._host.ledger.link.rebuild, await self._engine.views.budgets(time.time_ns()))
 
     async def reset(self, key: str, actor: str) -> Decision | None:
         """Close a breaker."""
-        return self._host.reset(key, actor)
+        return self._engine.operator.reset(key, actor, time.time_ns())
 
     async def overlay(self) -> OverlayNotice | None:
         """What was laid over the configuration file last."""
@@ -144,15 +183,15 @@ class EmbeddedConsole:
         if self._trying.locked():
             raise SpanfuseError("another dry run is under way; wait for it")
         async with self._trying:
-            recent = self._host.work.store.recent
+            recent = self._engine.work.store.recent
             calls, complete = recent.since(since_ns), 0 < recent.reach_ns() <= since_ns
             old, new = self.policy.policy, overlay.over(self._host.file).policy()
             return await asyncio.to_thread(lambda: compare(old, new, calls, complete=complete or not since_ns))
 
     def follow(self) -> tuple[Iterable[bytes], Listener]:
         """What stands at present, and a listener for what changes: what Guards hear."""
-        return self._host.follow()
+        return self._engine.work.board.follow()
 
     def events(self, last_id: str = "") -> tuple[Iterable[bytes], Listener]:
         """All that happens, from behind an event on."""
-        return self._host.work.events.follow(last_id)
+        return self._engine.work.events.follow(last_id)

@@ -169,12 +169,6 @@ class Store:
             row = self._db.execute("SELECT decision FROM decisions WHERE key = ?", (key_of(key),)).fetchone()
         return Decision.from_json(row[0]) if row else None
 
-    def detections(self, limit: int) -> list[bytes]:
-        """The last detections, newest first, as JSON."""
-        with self._speaking():
-            rows = self._db.execute("SELECT detection FROM detections ORDER BY seq DESC LIMIT ?", (limit,)).fetchall()
-        return [row[0] for row in rows]
-
     def dead_letters(self, limit: int) -> list[dict[str, Any]]:
         """The last dead letters, newest first: at_ns, reason, size (of the whole), data (its beginning)."""
         with self._speaking():

@@ -9,9 +9,7 @@ from typing import Any, Final
 
 from spanfuse_processor.core.scopes import coverage, leaderboard
 from spanfuse_processor.core.scopes.state import ScopeState
-from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
-from spanfuse_processor.hosts.board import shown
 from spanfuse_processor.hosts.workspace import Workspace
 
 MAX_LISTED: Final = 2_000
@@ -76,32 +74,8 @@ class Views:
         stored = self._work.store.scopes("model", MAX_LISTED)
         return await asyncio.to_thread(lambda: leaderboard.models(_restored(stored)))
 
-    def describe(self, session: str, now_ns: int = 0) -> dict[str, Any] | None:
-        """What is known of a session; none if nothing is.
-
-        Args:
-            now_ns: by which an open decision may have expired, nanoseconds since the Unix epoch.
-        """
-        state = self._work.sessions.known(session)
-        return _described(state, now_ns) if state is not None else None
-
 
 def _restored(stored: list[bytes]) -> Iterator[ScopeState]:
     for data in stored:
         with suppress(StateError):  # of another version: it starts afresh when it comes up
             yield ScopeState.restore(data)
-
-
-def _described(state: SessionState, now_ns: int) -> dict[str, Any]:
-    decision = shown(state.decision, now_ns) if state.decision is not None else None
-    return {
-        "session": state.key,
-        "calls": state.calls,
-        "tools": state.tools,
-        "tokens": state.tokens,
-        "cost_nano_usd": state.cost_nano_usd,
-        "first_ns": state.first_ns,
-        "last_ns": state.last_ns,
-        "epoch": state.epoch,
-        "decision": decision.model_dump(mode="json", exclude_defaults=True) if decision is not None else None,
-    }
