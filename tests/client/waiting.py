@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -12,3 +13,8 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 15.0, what: s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what or condition}"
         time.sleep(0.005)
+
+
+def own_threads() -> set[threading.Thread]:
+    """The threads of Guards in this process, those that other tests have left included."""
+    return {thread for thread in threading.enumerate() if thread.name.startswith("spanfuse")}
