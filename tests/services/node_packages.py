@@ -1,4 +1,4 @@
-"""OpenTelemetry's packages for JavaScript, fetched once through npm into the checkout's `.cache/`."""
+"""Packages of JavaScript, OpenTelemetry's and axe, fetched once through npm into the checkout's `.cache/`."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _fetch(folder: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     if done.returncode:
         shutil.rmtree(partial)
-        raise RuntimeError(f"npm could not fetch the exporters:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"npm could not fetch the packages:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     try:
         partial.rename(folder)
     except OSError:  # another run was faster
