@@ -67,3 +67,12 @@ def test_tokens_come_from_the_environment_and_what_is_wrong_is_said_with_its_lin
     assert token.token.get_secret_value() == "t" * 16
     with pytest.raises(ConfigError, match=r"c\.yaml:4: extensions\.api\.tokens\[0\]\.token: must have at least 16"):
         load_config(file, {"API_TOKEN": "short"})
+
+
+def test_a_file_that_would_open_the_api_to_others_is_refused_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("extensions:\n  api:\n    endpoint: 0.0.0.0:8787\n")
+    with pytest.raises(
+        ConfigError, match=r"c\.yaml:2: extensions\.api: 0\.0\.0\.0:8787 can be reached from other machines"
+    ):
+        load_config(file)

@@ -7,7 +7,7 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from starlette.exceptions import HTTPException
@@ -48,8 +48,8 @@ class _Known:
     name: str
     role: Role
     expires_s: float | None
-    digest: bytes
-    key: bytes
+    digest: bytes = field(repr=False)
+    key: bytes = field(repr=False)
     """Signs logins; it ends with the token."""
 
     @classmethod

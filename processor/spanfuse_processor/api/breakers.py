@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
@@ -92,11 +93,13 @@ class BreakerQuery(Record):
     cursor: str = Field(default="", max_length=8192)
     """`next` of the page before; empty: the first page."""
 
-    def asks_for(self, decision: Decision) -> bool:
-        """Whether a decision is among them."""
-        exact = all(getattr(self, k) in ("", getattr(decision, k)) for k in ("state", "action", "mode", "rule"))
-        kind = decision.key.partition(":")[0]
-        return exact and self.scope in ("", kind) and self.query.lower() in decision.key.lower()
+    def among(self, decisions: Iterable[Decision]) -> Iterator[Decision]:
+        """Those of some decisions that are asked for."""
+        exact = [(k, v) for k in ("state", "action", "mode", "rule") if (v := getattr(self, k))]
+        start, part = f"{self.scope}:" if self.scope else "", self.query.lower()
+        for one in decisions:
+            if one.key.startswith(start) and part in one.key.lower() and all(getattr(one, k) == v for k, v in exact):
+                yield one
 
 
 @router.get("/v1/decisions", response_model=Decisions, dependencies=[READER])
@@ -109,12 +112,16 @@ async def decisions(host: Host, limit: Annotated[int, Query(ge=1, le=MAX_DECISIO
 async def breakers(host: Host, query: Annotated[BreakerQuery, Query()]) -> Response:
     """What stands at present, newest first, page by page."""
     after = position(query.cursor, int, str)
-    found = ((d.issued_at_ns, d.key, d) for d in host.decisions() if query.asks_for(d))
-    page = heapq.nlargest(
-        query.limit + 1, (one for one in found if after is None or one[:2] < after), key=lambda one: one[:2]
-    )
-    rest = cursor_at(*page[query.limit - 1][:2]) if len(page) > query.limit else ""
-    return listed("breakers", (decision.to_json() for _, _, decision in page[: query.limit]), next=rest)
+    found = query.among(host.decisions())
+    if after is not None:
+        found = (one for one in found if _place(one) < after)
+    page = heapq.nlargest(query.limit + 1, found, key=_place)
+    rest = cursor_at(*_place(page[query.limit - 1])) if len(page) > query.limit else ""
+    return listed("breakers", (decision.to_json() for decision in page[: query.limit]), next=rest)
+
+
+def _place(decision: Decision) -> tuple[int, str]:
+    return decision.issued_at_ns, decision.key
 
 
 @router.get("/v1/breakers/{key:path}", response_model=Breaker, dependencies=[READER])

@@ -179,6 +179,6 @@ class Console(Protocol):
         """All that happens, as server-sent events with ids, from behind `last_id` on, and a listener for what is to come.
 
         Events: `decision`, `detection`, `policy`, `audit` (an order about a budget), `sessions` (at most one a second:
-        `{"changed": [ids], "more": false}`). An id that is not known any more, as before a restart, gives one event `anew`: load
-        what is shown again.
+        `{"changed": [ids], "more": false}`). An id that is not known any more, as before a restart, gives one event `anew`:
+        load what is shown again.
         """
