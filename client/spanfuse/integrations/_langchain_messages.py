@@ -8,6 +8,7 @@ from typing import Any, Final
 from spanfuse.reading.parts import CALL_TYPES
 from spanfuse.reading.token_usage import field_of
 
+_NONE: Final[dict[str, Any]] = {}
 _ROLES: Final = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
 _MOST: Final = ("max_completion_tokens", "max_output_tokens", "max_tokens", "max_tokens_to_sample", "num_predict")
@@ -20,16 +21,19 @@ def as_dicts(messages: Iterable[Any]) -> list[Any]:
 
 def as_dict(message: Any) -> Any:
     """One message; what is none is left as it is."""
-    kind = getattr(message, "type", None)
+    fields = getattr(
+        message, "__dict__", _NONE
+    )  # asked for a field that it has not, a message makes an error of it first
+    kind = fields.get("type")
     if not isinstance(kind, str):
         return message
-    role = getattr(message, "role", None) if kind == "chat" else None
-    found = {"role": role or _ROLES.get(kind, kind), "content": message.content}
-    if calls := getattr(message, "tool_calls", None):
-        found["content"] = _without_calls(message.content)
+    found = {"role": _ROLES.get(kind) or fields.get("role") or kind, "content": fields.get("content")}
+    if calls := fields.get("tool_calls"):
+        found["content"] = _without_calls(found["content"])
         found["tool_calls"] = calls
     if kind == "tool":
-        found |= {"tool_call_id": message.tool_call_id, "name": message.name, "is_error": message.status == "error"}
+        called, failed = fields.get("tool_call_id"), fields.get("status") == "error"
+        found |= {"tool_call_id": called, "name": fields.get("name"), "is_error": failed}
     return found
 
 
