@@ -15,7 +15,7 @@ from spanfuse_processor.cli.words import ago, ends, moment, until
 Row = dict[str, Any]
 
 _LIST: Final = (
-    Column("KEY", least=44, middle=True),
+    Column("KEY", least=46, middle=True),
     Column("BREAKER"),
     Column("RULE", least=12),
     Column("SINCE", right=True, spare=2),
@@ -46,18 +46,23 @@ def listed(rows: Sequence[Row], width: int, *, more: bool = False) -> Iterator[T
 
 
 def stands(decision: Row, width: int) -> Iterator[Text]:
-    """A decision in full: who, what, why, until when, and the way out of it."""
+    """A decision in full: who, what, why, until when."""
     yield Text(printable(decision["key"]), "bold").append("  ").append_text(effect_text(decision))
     yield from prose(f"{decision.get('rule', '')}: {decision.get('message', '')}".strip(": "), width, 2)
     if decision["state"] == "open":
         yield Text(f"  until {ends(decision.get('expires_at_ns'))}")
-    yield Text(printable(f"  release it with: spanfuse reset {decision['key']}"))
+
+
+def release(key: str) -> Text:
+    """The way out of it."""
+    return Text(printable(f"  release it with: spanfuse reset {key}"))
 
 
 def history(found: Row, width: int) -> Iterator[Text]:
     """What was decided about a key."""
     if found["decision"] is not None:
         yield from stands(found["decision"], width)
+        yield release(found["key"])
     else:
         yield Text(printable(found["key"]), "bold").append("  ").append_text(effect_text(None))
     if not found["history"]:

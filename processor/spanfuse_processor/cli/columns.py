@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from textwrap import wrap
 from typing import Final
 
 from rich.cells import cell_len, set_cell_size
@@ -145,4 +144,12 @@ def _folded(text: Text, width: int) -> list[Text]:
 
 
 def _words(plain: str, width: int) -> list[str]:
-    return wrap(plain, width, break_long_words=False, break_on_hyphens=False) or [""]
+    """The lines of a text, broken between words; a word that is longer stays whole."""
+    lines = [""]
+    for word in plain.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(joined) <= width or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    return lines

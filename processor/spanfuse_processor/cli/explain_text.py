@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from spanfuse_processor.cli.breakers_text import stands
+from spanfuse_processor.cli.breakers_text import release, stands
 from spanfuse_processor.cli.columns import Column, lay_out, prose
 from spanfuse_processor.cli.options import printable
 from spanfuse_processor.cli.sessions_text import effect_text
@@ -32,6 +32,7 @@ def told(found: Row, width: int, *, everything: bool) -> Iterator[Text]:
     """What stands, and rule by rule what is counted."""
     if found["decision"] is not None:
         yield from stands(found["decision"], width)
+        yield release(found["key"])
     else:
         yield Text(printable(found["key"]), "bold").append("  ").append_text(effect_text(None))
     for other in found.get("others", ()):

@@ -21,7 +21,7 @@ MAX_FOUND: Final = 5
 """Detections shown."""
 
 _LIST: Final = (
-    Column("SESSION", least=36, middle=True),
+    Column("SESSION", least=38, middle=True),
     Column("AGENT", least=10, middle=True),
     Column("USER", spare=6, least=8, middle=True),
     Column("TEAM", spare=7, least=8),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from spanfuse_processor.cli.breakers_text import listed, stands
+from spanfuse_processor.cli.breakers_text import listed, release, stands
 from spanfuse_processor.cli.columns import pairs
 from spanfuse_processor.cli.options import printable
 from spanfuse_processor.cli.words import count, effect, lasting
@@ -51,6 +51,7 @@ def of_key(found: Row, width: int) -> Iterator[Text]:
     yield from stands(decision, width)
     if effect(decision) == "probe next":
         yield Text("  The cooldown is over: the next call passes as a probe, and decides.")
+        yield release(found["key"])
     elif effect(decision) == "would block":
         yield Text("  Nothing is blocked: this deployment observes.")
 
