@@ -66,3 +66,18 @@ async def test_openmetrics_is_given_where_it_is_asked_for(api: Api) -> None:
     response = await api.send("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"})
     assert response.headers["content-type"].startswith("application/openmetrics-text")
     assert response.text.endswith("# EOF\n")
+
+
+@in_loop
+async def test_a_stream_tells_whether_its_workers_keep_up_and_nothing_where_that_is_not_known(api: Api) -> None:
+    said = await api.host.status()
+    workers: list[object] = [{"worker": "a", "ready": True}, {"worker": "b", "ready": False}]
+
+    async def status() -> dict[str, object]:
+        return said | {"workers": workers, "lag": {"otlp_spans": 7} if workers else None}
+
+    api.host.status = status  # type: ignore[method-assign]
+    found = await samples(api)
+    assert (found["spanfuse_workers", ()], found["spanfuse_lag_messages", ("otlp_spans",)]) == (1, 7)
+    workers.clear()
+    assert not any(name == "spanfuse_lag_messages" for name, _ in await samples(api))

@@ -64,6 +64,7 @@ class _Status(Collector):
         for name, about in GAUGES.items():
             if isinstance(self._status.get(name), int | float):
                 yield GaugeMetricFamily(PREFIX + name, about, value=self._status[name])
+        yield from _of_workers(self._status)
         counts = self._status.get("counts", {})
         for name, about in COUNTERS.items():
             if name in counts:
@@ -75,6 +76,18 @@ def _info(status: Mapping[str, Any]) -> Metric:
     info = GaugeMetricFamily(PREFIX + "info", "always 1; what runs", labels=("version", "host", "mode"))
     info.add_metric([str(status.get(name, "")) for name in ("version", "host", "mode")], 1)
     return info
+
+
+def _of_workers(status: Mapping[str, Any]) -> Iterator[Metric]:
+    """Of a stream: whether its workers keep up. What is not known is left out, rather than told as nothing."""
+    if "workers" in status:
+        ready = sum(bool(worker.get("ready")) for worker in status["workers"])
+        yield GaugeMetricFamily(PREFIX + "workers", "workers that are ready", value=ready)
+    if status.get("lag") is not None:
+        lag = GaugeMetricFamily(PREFIX + "lag_messages", "messages that workers have still to read", labels=("topic",))
+        for topic, messages in _bounded(status["lag"]):
+            lag.add_metric([topic], messages)
+        yield lag
 
 
 def _families(counts: Mapping[str, Any]) -> Iterator[Metric]:
