@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
@@ -19,8 +16,8 @@ from spanfuse.ledger import Amounts, Ledger, RedisLedger, connect
 from spanfuse.over_budget import OverBudget
 from spanfuse.testing import MemorySubscriber
 from tests.client.waiting import wait_until
-from tests.services.process import ServerProcess, free_ports
-from tests.services.redis_server import RedisService, _binary, answers
+from tests.services.redis_cluster import cluster_of_one
+from tests.services.redis_server import RedisService
 from tests.support.budgets import account, books, defined, order, refused, strict, usd
 
 pytestmark = pytest.mark.integration
@@ -38,25 +35,8 @@ def ledger(redis_service: RedisService) -> Iterator[RedisLedger]:
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """A cluster of one node, which refuses keys of different slots in one script as any does."""
-    folder = Path(tempfile.mkdtemp(prefix="spanfuse-cluster-"))
-    (port,) = free_ports(1)
-    options = {
-        "port": port, "bind": "127.0.0.1", "dir": folder, "save": "''", "cluster-enabled": "yes",
-        "cluster-port": free_ports(1)[0],
-    }  # fmt: skip
-    flags = [text for key, value in options.items() for text in (f"--{key}", str(value))]
-    server, url = ServerProcess([_binary(), *flags], folder / "redis.log"), f"redis://127.0.0.1:{port}/0"
-    server.start()
-    try:
-        server.wait_ready(lambda: answers(url), 20)
-        with redis.Redis.from_url(url, decode_responses=True) as node:
-            node.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-            wait_until(lambda: "cluster_state:ok" in str(node.execute_command("CLUSTER", "INFO")))
+    with cluster_of_one() as url:
         yield url
-    finally:
-        server.stop()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_on_a_cluster_all_books_of_a_tenant_lie_in_one_slot(cluster: str) -> None:

@@ -24,7 +24,7 @@ class EventLog:
 
     def __init__(self, hub: Hub | None = None, kept: int = KEPT) -> None:
         self.hub = Hub() if hub is None else hub  # one without listeners is false
-        self._run = f"{time.time_ns() // 1_000_000:x}"
+        self._run = f"{time.time_ns():x}"
         self._last = 0
         self._kept: deque[bytes] = deque(maxlen=kept)
 

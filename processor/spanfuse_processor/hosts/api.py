@@ -11,6 +11,7 @@ from spanfuse_processor.api.access import Access
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.config import Config
 from spanfuse_processor.hosts.console_stream import StreamConsole
+from spanfuse_processor.page.routes import PAGE
 from spanfuse_processor.serving import HttpServer
 
 GRACE_S: Final = 1.0
@@ -31,7 +32,7 @@ class ApiHost:
         self.console = StreamConsole(config)
         api = config.extensions.api
         host, _, port = api.endpoint.rpartition(":")
-        app = create_app(self.console, access=Access(api))
+        app = create_app(self.console, access=Access(api), more=PAGE)
         self._server = HttpServer("the API", app, host.strip("[]"), int(port))
         self.port = 0
         """Port once started."""

@@ -174,11 +174,10 @@ class StreamConsole:
             self._decisions[key] = decision
 
     async def _tell_changed(self) -> None:
-        behind = ""
         while True:
             await asyncio.sleep(CHANGED_S)
             with suppress(UnavailableError):
-                behind, names = await self._shown.changed(behind)
+                names = await self._shown.changed()
                 if names:
                     told = {"changed": names[:MAX_TOLD], "more": len(names) > MAX_TOLD}
                     self._events.publish("sessions", json.dumps(told).encode())

@@ -60,7 +60,7 @@ class InSqlite(Written):
 class InRedis(Written):
     def __init__(self, url: str) -> None:
         self.link = RedisLink(f"{url}?tenant={uuid4().hex}", PARTITIONS)
-        self.model = RedisReadModel(self.link, lambda: NOW_NS)
+        self.model = RedisReadModel(self.link, lambda: NOW_NS, fresh_s=0)
         self.writer = RedisWriter(self.link)
         self.offset = -1
 
@@ -71,6 +71,9 @@ class InRedis(Written):
         for row in facts.rows:
             latest = Latest(partition_of(row.session, PARTITIONS), b"state", row.last_ns, row)
             commands += self.writer.session(row.session, latest)
+        if facts.rows or facts.found or facts.gone:
+            names = [row.session for row in facts.rows] + [d.session for d, _ in facts.found] + facts.gone
+            commands.append(self.writer.changed(names))
         assert not [a for a in await self.writer.send(commands) if isinstance(a, Exception)]
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from heapq import nlargest
 from typing import Any, Final
 
-import msgpack
 import orjson
 
 from spanfuse_processor.exporters.readmodel.cursor import next_of, place_of
@@ -25,13 +25,11 @@ from spanfuse_processor.exporters.readmodel.model import (
     StepRow,
 )
 from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
+from spanfuse_processor.exporters.readmodel.redis_mirror import Mirror, shown
 from spanfuse_processor.exporters.readmodel.redis_writer import hour_key
 from spanfuse_schemas import Decision, Detection
 from spanfuse_schemas.topics import partition_of
 
-_AT_ONCE: Final = 500
-"""Sessions read in one round trip."""
-_FIELDS: Final = ("row", "agent", "user", "team", "model", "detections", "would_block")
 _OF_SORT: Final[dict[Sort, str]] = {
     "last": "last_ns", "cost": "cost_nano_usd", "calls": "calls", "tokens": "tokens", "detections": "detections",
 }  # fmt: skip
@@ -43,67 +41,33 @@ class RedisReadModel:
     Args:
         link: where it is.
         clock: now, nanoseconds since the Unix epoch.
+        fresh_s: how old a list of sessions may be, seconds.
     """
 
-    def __init__(self, link: RedisLink, clock: Callable[[], int] = time.time_ns) -> None:
-        self._link, self._clock = link, clock
+    def __init__(self, link: RedisLink, clock: Callable[[], int] = time.time_ns, fresh_s: float = 1.0) -> None:
+        self._link, self._clock, self._mirror = link, clock, Mirror(link, fresh_s)
 
     async def sessions(self, query: SessionQuery) -> SessionPage:
-        """Sessions as they are listed. Those last at work are read until the page is full; by another order, all."""
-        column, behind = _OF_SORT[query.sort], _behind(query.cursor)
-        found: list[SessionRow] = []
-        async for rows in self._listed():
-            for row in rows:
-                at = getattr(row, column), row.session
-                if _fits(row, query) and (behind is None or at < behind):
-                    found.append(row)
-            if query.sort == "last" and len(found) > query.limit:
-                break
-        found.sort(key=lambda row: (getattr(row, column), row.session), reverse=True)
+        """Sessions as they are listed."""
+        column, behind, now_ns = _OF_SORT[query.sort], _behind(query.cursor), self._clock()
+        found = [row for row in (shown(row, now_ns) for row in await self._mirror.rows()) if _fits(row, query)]
+        if behind is not None:
+            found = [row for row in found if (getattr(row, column), row.session) < behind]
+        found = nlargest(query.limit + 1, found, key=lambda row: (getattr(row, column), row.session))
         page = tuple(found[: query.limit])
         more = len(found) > query.limit
         return SessionPage(
             sessions=page, next=next_of(getattr(page[-1], column), _key(page[-1].session)) if more else ""
         )
 
-    async def _listed(self) -> AsyncIterator[list[SessionRow]]:
-        """All sessions, those last at work first, some at a time."""
-        partitions = range(self._link.partitions)
-        lists = await self._link.together(
-            [("ZREVRANGE", self._link.key(p, "sessions"), 0, -1, "WITHSCORES") for p in partitions]
-        )
-        names = [
-            (score, p, name) for p, scored in zip(partitions, lists, strict=True) for name, score in _pairs(scored)
-        ]
-        names.sort(reverse=True)
-        for start in range(0, len(names), _AT_ONCE):
-            yield await self._rows([(p, name) for _, p, name in names[start : start + _AT_ONCE]])
-
-    async def _rows(self, names: Sequence[tuple[int, bytes]]) -> list[SessionRow]:
-        found = await self._link.together(
-            [("HMGET", self._link.key(p, "session", name), *_FIELDS) for p, name in names]
-        )
-        now_ns = self._clock()
-        return [_row(values, now_ns) for values in found if values[0] is not None]
-
     async def session(self, session: str) -> SessionRow | None:
         """One session."""
-        return next(iter(await self._rows([(self._partition(session), _key(session))])), None)
+        (row,) = await self._mirror.read([session])
+        return shown(row, self._clock()) if row is not None else None
 
-    async def changed(self, behind: str, most: int = 100) -> tuple[str, list[str]]:
-        """Which sessions have changed, and where to go on.
-
-        Args:
-            behind: where it ended the last time; empty: begin with what comes from now on.
-            most: writes that are looked at.
-        """
-        key = self._link.shared("changed")
-        if not behind:
-            last = await self._link.asked(self._link.client.xrevrange(key, count=1))
-            return (last[0][0].decode() if last else "0-0"), []
-        found = await self._link.asked(self._link.client.xrange(key, min=f"({behind}", count=most))
-        names = [name.decode("utf-8", "replace") for _, fields in found for name in msgpack.unpackb(fields[b"s"])]
-        return (found[-1][0].decode() if found else behind), list(dict.fromkeys(names))
+    async def changed(self) -> list[str]:
+        """Sessions that have changed since the last time."""
+        return await self._mirror.changed()
 
     async def workers(self) -> list[dict[str, Any]]:
         """What workers tell of themselves; those of which nothing was heard for half a minute are left out."""
@@ -188,20 +152,6 @@ def _pairs(scored: Sequence[Any]) -> list[tuple[bytes, float]]:
     if scored and isinstance(scored[0], (list, tuple)):
         return [(name, float(score)) for name, score in scored]
     return [(name, float(score)) for name, score in zip(scored[::2], scored[1::2], strict=True)]
-
-
-def _row(values: Sequence[bytes | None], now_ns: int) -> SessionRow:
-    data, *names, detections, would_block = values
-    fields: dict[str, Any] = orjson.loads(data or b"{}")
-    for name, value in zip(("agent", "user", "team", "model"), names, strict=True):
-        if value:
-            fields[name] = value.decode("utf-8", "replace")
-    fields |= {"detections": int(detections or 0), "would_block": int(would_block or 0)}
-    expires = fields.get("expires_at_ns")
-    if fields.get("state") == "open" and expires is not None and expires <= now_ns:
-        lapsed = bool(fields.get("lapses"))
-        fields |= {"state": "closed", "action": "allow"} if lapsed else {"state": "half_open"}
-    return SessionRow.made(**fields)
 
 
 def _fits(row: SessionRow, query: SessionQuery) -> bool:

@@ -19,6 +19,10 @@ MAX_SESSIONS: Final = 20_000
 """Sessions listed, of all partitions together, those last at work, some 6 KB each; the others go first."""
 MAX_SCOPES: Final = 10_000
 """Scopes of each kind, likewise."""
+MAX_CHANGED: Final = 10_000
+"""Writes of which is remembered which sessions they changed, some 1 KB each."""
+LASTING_S: Final = 35 * DAY_S
+"""How long scopes, and how far a partition has come, are remembered after the last word, seconds."""
 SLACK_MS: Final = 60_000
 """By so much the clocks of those who write a partition may differ, milliseconds; a message that is later than that and has an
 offset which was there before is of a topic that was made anew."""
@@ -38,6 +42,7 @@ for _, command in ipairs(cmsgpack.unpack(ARGV[4])) do
   end
 end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2], ARGV[1] .. '@', ARGV[3])
+redis.call('EXPIRE', KEYS[1], {LASTING_S})
 return 1
 """
 """KEYS[1]: what was applied; ARGV: source, offset, time (ms), commands. The keys of these have the hash tag of KEYS[1]."""
@@ -150,7 +155,7 @@ class RedisWriter:
             yield ("DEL", key)
             yield ("ZREM", index, name)
             return
-        yield ("SET", key, latest.snapshot, "EX", 35 * DAY_S)
+        yield ("SET", key, latest.snapshot, "EX", LASTING_S)
         yield ("ZADD", index, latest.last_ns, name)
 
     def changed(self, sessions: list[str]) -> Command:
@@ -167,12 +172,15 @@ class RedisWriter:
         )
 
     def bounds(self, partitions: Iterable[int], kinds: Iterable[str], now_ns: int) -> Iterator[Command]:
-        """The commands that keep the lists within their bounds."""
+        """The commands that keep the lists within their bounds, and have all end when nobody writes any more."""
         for partition in partitions:
             yield ("ZREMRANGEBYRANK", self._link.key(partition, "sessions"), 0, -self._sessions - 1)
             yield ("ZREMRANGEBYSCORE", self._link.key(partition, "sessions"), "-inf", now_ns - int(self._kept) * 10**9)
+            yield ("EXPIRE", self._link.key(partition, "sessions"), self._kept)
             for kind in kinds:
                 yield ("ZREMRANGEBYRANK", self._link.key(partition, f"scopes:{kind}"), 0, -self._scopes - 1)
+                yield ("EXPIRE", self._link.key(partition, f"scopes:{kind}"), LASTING_S)
+        yield ("EXPIRE", self._link.shared("changed"), DAY_S)
 
     async def send(self, commands: list[Command]) -> list[Any]:
         """Send them in one round trip.
