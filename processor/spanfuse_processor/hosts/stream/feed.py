@@ -176,6 +176,8 @@ class Feed:
 
     async def _some_latest(self) -> None:
         some = [(at, self._latest[at]) for at in islice(self._latest, AT_ONCE)]
+        if not some:
+            return
         commands: list[Command] = []
         for (what, name), latest in some:
             commands += (self._writer.session if what == "sessions" else self._writer.scope)(name, latest)
