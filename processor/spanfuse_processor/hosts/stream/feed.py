@@ -34,7 +34,9 @@ MAX_CALLS: Final = 50_000
 MAX_LATEST: Final = 20_000
 """Sessions and scopes whose latest may wait, some 5 KB each; of more, those that changed longest ago are left out."""
 AT_ONCE: Final = 50
-"""Messages, or names, written in one round trip."""
+"""Names written in one round trip."""
+CALLS_AT_ONCE: Final = 200
+"""Calls of messages written in one, some 3 ms of work: the longest that a message has to wait for it, if it is not larger."""
 PAUSE_S: Final = 0.2
 """How often it looks for something to write, seconds."""
 RETRY_S: Final = 2.0
@@ -163,7 +165,13 @@ class Feed:
         await self._some_latest()
 
     async def _some_messages(self) -> None:
-        some = list(islice(self._messages, AT_ONCE))
+        some: list[_Applied] = []
+        calls = 0
+        for message in self._messages:
+            some.append(message)
+            calls += message.calls
+            if calls >= CALLS_AT_ONCE:
+                break
         if not some:
             return
         commands = [self._writer.message(m.partition, m.source, m.offset, m.at_ms, _facts(m)) for m in some]
