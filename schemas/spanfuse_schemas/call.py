@@ -204,7 +204,7 @@ class Call(Record):
     """Id of a model span inside or beside this one, which tells of the same call and came in an earlier request; empty: none
     did."""
     progress: int | None = Field(default=None, ge=0)
-    """What the agent says it has achieved, as a count that only grows (`spanfuse.steering.progress`); none: it does not say."""
+    """What the agent says it has achieved, as a count that only grows (`spanfuse.progress`); none: it does not say."""
     content: ContentMode = "structure"
     """What the fingerprints were made from: the `content`, `fingerprint` attributes, or neither (`structure`)."""
     history: int = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
@@ -49,6 +50,12 @@ def test_spans_say_it_from_then_on() -> None:
         after = tracer.start_span("b")
     found = [span.attributes.get(progress.ATTRIBUTE) for span in (before, after)]  # type: ignore[attr-defined]
     assert found == [None, 7]
+
+
+def test_the_attribute_is_the_one_that_agents_are_told_of() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "rules" / "progress.md").read_text()
+    assert progress.ATTRIBUTE == "spanfuse.progress"
+    assert f"span attribute `{progress.ATTRIBUTE}`" in page
 
 
 @pytest.mark.parametrize(("gets_on", "stopped"), [(True, False), (False, True)], ids=["gets on", "stands still"])

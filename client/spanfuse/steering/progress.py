@@ -11,7 +11,7 @@ from typing import Final
 
 from spanfuse.bounded import Bounded
 
-ATTRIBUTE: Final = "spanfuse.steering.progress"
+ATTRIBUTE: Final = "spanfuse.progress"
 """Of a span: the count when it was started."""
 MAX_SESSIONS: Final = 10_000
 """Sessions whose count is remembered; beyond it the one that was heard of longest ago is forgotten."""

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from typing import Any, Final, NamedTuple
 
+from spanfuse.steering import progress
 from spanfuse_processor.otlp.candidates import Candidate
 from spanfuse_processor.otlp.content import model_content, tool_content
 from spanfuse_processor.otlp.cost import Costs, Pricing
@@ -169,7 +170,7 @@ class Reader:
 
 def _progress(span: Span) -> int | None:
     """What the agent says it has achieved."""
-    said = number(span.attributes.get("spanfuse.steering.progress"))
+    said = number(span.attributes.get(progress.ATTRIBUTE))
     return int(said) if said is not None and 0 <= said < 2**53 else None
 
 
