@@ -29,27 +29,46 @@ class Teller(Protocol):
         """All that happens, from behind `last_id` on; see `exporters.events.EventLog`."""
 
 
-async def news(teller: Teller, silence_s: float) -> AsyncIterator[list[News]]:
-    """What happens from now on, in groups as it came; an empty one after `silence_s` seconds without any. Who did not keep up
-    goes on where it was, or is told `anew`."""
-    last_id = ""
-    while True:
-        try:
-            missed, listener = teller.events(last_id)
-        except UnavailableError:
-            await asyncio.sleep(RETRY_S)
-            continue
-        try:
-            frames: bytes | None = b"".join(missed)
-            while frames is not None:
-                found = list(parsed(frames))
-                if found:
-                    last_id = found[-1][0]
-                yield [one for _, one in found]
-                frames = await listener.take(silence_s)
-        finally:
-            listener.close()
-        await asyncio.sleep(0)
+class Follower:
+    """Hears what happens. Who does not keep up goes on where it was, or is told `anew`.
+
+    Args:
+        teller: who tells.
+    """
+
+    def __init__(self, teller: Teller) -> None:
+        self._teller = teller
+        self._heard: tuple[Iterable[bytes], Listener] | None = None
+        self._last_id = ""
+
+    def listen(self) -> None:
+        """From this moment on; what happens is kept until somebody asks for it.
+
+        Raises:
+            UnavailableError: it cannot be listened now.
+        """
+        self._heard = self._teller.events(self._last_id)
+
+    async def groups(self, silence_s: float) -> AsyncIterator[list[News]]:
+        """What happens, in groups as it came; an empty one after `silence_s` seconds without any."""
+        while True:
+            try:
+                missed, listener = self._heard or self._teller.events(self._last_id)
+            except UnavailableError:
+                await asyncio.sleep(RETRY_S)
+                continue
+            self._heard = None
+            try:
+                frames: bytes | None = b"".join(missed)
+                while frames is not None:
+                    found = list(parsed(frames))
+                    if found:
+                        self._last_id = found[-1][0]
+                    yield [one for _, one in found]
+                    frames = await listener.take(silence_s)
+            finally:
+                listener.close()
+            await asyncio.sleep(0)
 
 
 def parsed(frames: bytes) -> Iterator[tuple[str, News]]:

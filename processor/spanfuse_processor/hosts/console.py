@@ -85,6 +85,7 @@ class EmbeddedConsole:
             "streams": len(host.hub),
             "counts": engine.work.counters.as_dict() | here,
             "guards": engine.views.guards(now_ns),
+            "exporters": host.exporting(),
             **({"ledger": host.ledger.link.comparison.as_dict()} if host.ledger is not None else {}),
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }

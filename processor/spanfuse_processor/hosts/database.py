@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from spanfuse_processor.errors import StateError, UnavailableError
+from spanfuse_processor.exporters.alerts import store
 from spanfuse_processor.exporters.readmodel import sqlite
 from spanfuse_processor.hosts import recent_calls
 
@@ -159,7 +160,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         connection.executescript(
             f"BEGIN; {_TABLES} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {SCHEMA}; COMMIT;"
         )
-    connection.executescript(f"BEGIN; {_LATER} {sqlite.TABLES} {recent_calls.TABLES} COMMIT;")
+    connection.executescript(f"BEGIN; {_LATER} {sqlite.TABLES} {recent_calls.TABLES} {store.TABLES} COMMIT;")
     if path:
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = NORMAL")

@@ -28,6 +28,7 @@ from spanfuse_processor.hosts.console import EmbeddedConsole
 from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
+from spanfuse_processor.hosts.outgoing import Outgoing
 from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of, overlaid
 from spanfuse_processor.hosts.reload import notice_of, on_hangup
 from spanfuse_processor.hosts.store import Store
@@ -73,6 +74,7 @@ class EmbeddedHost:
         self._engine: Engine | None = None
         self._receiver: OtlpReceiver | None = None
         self._api: HttpServer | None = None
+        self._outgoing: Outgoing | None = None
         ledger = config.extensions.ledger
         self.ledger = LedgerWatch(LedgerLink(config), self._compared, ledger.compare_interval_s) if ledger else None
         """The books of strict budgets; none: there are none."""
@@ -124,9 +126,9 @@ class EmbeddedHost:
         self._engine.work.board.govern(self.policy)
         api = self.config.extensions.api
         host, _, port = api.endpoint.rpartition(":")
-        self._api = HttpServer(
-            "the API", create_app(self.console, access=Access(api), more=PAGE), host.strip("[]"), int(port)
-        )
+        self._outgoing = Outgoing(self.config.exporters, self.console, store.alerts)
+        app = create_app(self.console, access=Access(api), alerts=self._outgoing.alerts, more=PAGE)
+        self._api = HttpServer("the API", app, host.strip("[]"), int(port))
         self.api_port = await self._api.start()
         exports: Exports = {"traces": self._spans, "logs": self._logs, "metrics": self._metrics}
         self._receiver = OtlpReceiver(otlp, exports)
@@ -143,6 +145,7 @@ class EmbeddedHost:
         if self.ledger is not None:
             await self.ledger.follow(self.config.policy())
             self._tasks.append(asyncio.create_task(self.ledger.run(), name="embedded-ledger"))
+        await self._outgoing.start()
         self.ready = True
 
     async def govern(self, config: Config) -> None:
@@ -193,6 +196,8 @@ class EmbeddedHost:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        if self._outgoing is not None:
+            await self._outgoing.stop()
         self.hub.close()
         if self._engine is not None:
             self._engine.work.events.hub.close()
@@ -244,7 +249,11 @@ class EmbeddedHost:
     @property
     def live(self) -> bool:
         """Whether all that it does from time to time goes on."""
-        return not any(task.done() for task in self._tasks)
+        return not any(task.done() for task in self._tasks) and (self._outgoing is None or self._outgoing.live)
+
+    def exporting(self) -> dict[str, Any]:
+        """What became of what was to be told elsewhere."""
+        return self._outgoing.status() if self._outgoing is not None else {}
 
     @property
     def engine(self) -> Engine:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import UnavailableError
+from spanfuse_processor.exporters.alerts.store import SqliteAlerts
 from spanfuse_processor.exporters.readmodel.facts import Facts
 from spanfuse_processor.exporters.readmodel.sqlite import SqliteReadModel
 from spanfuse_processor.hosts.database import open_database
@@ -101,6 +102,8 @@ class Store:
         """What people are shown."""
         self.recent = RecentCalls(self._db, self._database.another if path else None, self._speaking)
         """The last calls."""
+        self.alerts = SqliteAlerts(self._db, self._transaction)
+        """What people were told."""
 
     def load(self, session: str) -> bytes | None:
         """The snapshot of a session; none if it is not known."""

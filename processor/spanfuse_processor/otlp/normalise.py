@@ -21,6 +21,7 @@ from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_processor.otlp.traces import Traces
 from spanfuse_processor.otlp.verdict import Verdict, verdict
 from spanfuse_processor.otlp.whose import KNOWN, Whose
+from spanfuse_processor.telemetry import DETECTIONS_SCOPE
 from spanfuse_schemas import Alias, Call, CallBatch
 from spanfuse_schemas.guard_report import GuardReport
 
@@ -69,7 +70,7 @@ class Normaliser:
         Args:
             received_ns: when they were received, nanoseconds since the Unix epoch.
         """
-        request = self._requests.read(self._joiner.spans([*spans], received_ns), received_ns)
+        request = self._requests.read(self._joiner.spans(self._others(spans), received_ns), received_ns)
         self._want_content(request, received_ns)
         new = [view for view in request.views if view is not None and view.span.span_id in request.new]
         aliases = claims(self._traces, new, received_ns)
@@ -80,6 +81,14 @@ class Normaliser:
             if alias is not None:
                 aliases.append(alias)
         return _batch([call for call, _, _ in followed], aliases)
+
+    def _others(self, spans: Iterable[Span]) -> list[Span]:
+        """Without those that detections left as: they would speak for the calls of their trace."""
+        given = [*spans]
+        found = [span for span in given if span.scope != DETECTIONS_SCOPE]
+        if own := len(given) - len(found):
+            self.counters["own"] += own
+        return found
 
     def explain(self, spans: Iterable[Span], received_ns: int) -> list[Verdict]:
         """What becomes of each span of one request, and why, in their order; for people who want to know."""

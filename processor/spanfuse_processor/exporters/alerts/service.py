@@ -13,7 +13,7 @@ import httpx
 import orjson
 
 from spanfuse_processor.config.alerts import Alerts as Settings
-from spanfuse_processor.errors import QueryError, SpanfuseError
+from spanfuse_processor.errors import QueryError, SpanfuseError, UnavailableError
 from spanfuse_processor.exporters.alerts.book import Book
 from spanfuse_processor.exporters.alerts.delivery import Outlet
 from spanfuse_processor.exporters.alerts.held import Timing
@@ -24,7 +24,7 @@ from spanfuse_processor.exporters.alerts.routes import receivers_of
 from spanfuse_processor.exporters.alerts.source import Source
 from spanfuse_processor.exporters.alerts.store import AlertStore
 from spanfuse_processor.exporters.alerts.watch import Watch
-from spanfuse_processor.exporters.news import News, news
+from spanfuse_processor.exporters.news import Follower, News
 
 log = logging.getLogger(__name__)
 
@@ -63,10 +63,13 @@ class AlertService:
         """Times that the book could not be stored."""
         self.failed = 0
         """Groups of news that met an error nobody foresaw."""
-        self._listens = False
+        self._caught_up = False
+        self._news = Follower(source)
 
     async def start(self) -> None:
-        """Go on where it was, and listen."""
+        """Go on where it was, and listen from this moment on."""
+        with suppress(UnavailableError):  # it is tried again
+            self._news.listen()
         await self._restore()
         timeout = httpx.Timeout(self._settings.timeout_s)
         self._client = httpx.AsyncClient(timeout=timeout, headers={"User-Agent": "spanfuse"})
@@ -155,7 +158,7 @@ class AlertService:
         return list(await asyncio.gather(*(outlet.test(notice) for outlet in chosen)))
 
     async def _listen(self) -> None:
-        async for group in news(self._source, TICK_S):
+        async for group in self._news.groups(TICK_S):
             try:
                 await self._hear(group, self._clock())
             except Exception:  # whatever is the matter with some news, the next are heard
@@ -165,9 +168,9 @@ class AlertService:
 
     async def _hear(self, group: list[News], now_ns: int) -> None:
         for one in group:
-            if one.event == "anew" or (one.event == "ready" and not self._listens):
+            if one.event == "anew" or (one.event == "ready" and not self._caught_up):
                 await self._intake.catch_up(self._until_ns, now_ns)
-                self._listens = True
+                self._caught_up = True
             await self._intake.take(one, now_ns)
         if time.monotonic() - self._ticked_s >= TICK_S:
             self._tell(now_ns)

@@ -82,10 +82,22 @@ def release(key: str, rule: str, limit: float = 0, unit: str = "") -> str:
     if rule.startswith(BUDGET) and limit:
         name = rule.removeprefix(BUDGET)
         more = f"{limit * _EXTENSION:.2f}" if unit == "USD" and limit >= 1 else f"{max(limit * _EXTENSION, 1e-6):.4g}"
-        return shlex.join(
-            ["spanfuse", "budget", "extend", key, name, more if unit == "USD" else f"{limit * _EXTENSION:.0f}"]
+        return _command(
+            "spanfuse", "budget", "extend", key, name, more if unit == "USD" else f"{limit * _EXTENSION:.0f}"
         )
-    return shlex.join(["spanfuse", "reset", key])
+    return _command("spanfuse", "reset", key)
+
+
+def _command(*words: str) -> str:
+    """A command for a shell, on one line whatever is in it."""
+    return " ".join(shlex.quote(word) if word.isprintable() else _escaped(word) for word in words)
+
+
+def _escaped(word: str) -> str:
+    shown = "".join(
+        chr(c) if 32 <= c < 127 and chr(c) not in "\\'" else f"\\x{c:02x}" for c in word.encode("utf-8", "replace")
+    )
+    return f"$'{shown}'"
 
 
 def title(rule: str, key: str, action: str) -> str:

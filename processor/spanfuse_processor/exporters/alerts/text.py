@@ -37,7 +37,7 @@ def body(notice: Notice, base_url: str = "") -> Body:
         title=line(f"{said}{alert.title}"),
         message=line(alert.message, 2_000),
         facts=tuple((name, line(value)) for name, value in _facts(alert, over) if value),
-        command="" if over else alert.release,
+        command="" if over else line(alert.release, 1_000),
         link=link(alert, base_url),
     )
 
@@ -68,7 +68,7 @@ def link(alert: Alert, base_url: str) -> str:
     base = base_url.rstrip("/")
     if not base:
         return ""
-    return f"{base}/ui/sessions/{quote(alert.session, safe='')}" if alert.session else f"{base}/"
+    return f"{base}/ui/sessions/{quote(alert.session, safe='')}" if alert.session else f"{base}/ui/alerts"
 
 
 def _facts(alert: Alert, over: bool) -> list[tuple[str, str]]:
