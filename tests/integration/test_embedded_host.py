@@ -66,7 +66,7 @@ def follow(
     seen: list[tuple[str, dict[str, Any]]] = []
     acting = threading.Thread(target=act)
     with Api(host.api) as api:
-        for name, data in api.events("/v1/decisions/stream"):
+        for name, data, _ in api.events("/v1/decisions/stream"):
             seen.append((name, json.loads(data)))
             if name == "ready":
                 acting.start()

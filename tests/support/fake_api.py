@@ -11,10 +11,17 @@ from typing import Any, Self
 class FakeApi:
     """Answers by (method, path): a (status, JSON) pair, or a list of raw chunks of an event stream.
 
-    Streams stay open after their last chunk until the context ends, unless `closes` is set.
+    Streams stay open after their last chunk until the context ends, unless `closes` is set. All else is answered by `missing`.
     """
 
-    def __init__(self, answers: dict[tuple[str, str], Any], *, closes: bool = False) -> None:
+    def __init__(
+        self,
+        answers: dict[tuple[str, str], Any],
+        *,
+        closes: bool = False,
+        missing: tuple[int, Any] = (404, {"error": "not found"}),
+    ) -> None:
+        self._missing = missing
         self.requests: list[tuple[str, str, Any]] = []
         self._done = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(answers, closes))
@@ -32,13 +39,19 @@ class FakeApi:
             def do_GET(self) -> None:
                 self._answer("GET", None)
 
+            def do_PUT(self) -> None:
+                self._with_body("PUT")
+
             def do_POST(self) -> None:
+                self._with_body("POST")
+
+            def _with_body(self, method: str) -> None:
                 length = int(self.headers.get("Content-Length", 0))
-                self._answer("POST", json.loads(self.rfile.read(length)))
+                self._answer(method, json.loads(self.rfile.read(length)))
 
             def _answer(self, method: str, body: Any) -> None:
                 api.requests.append((method, self.path, body))
-                answer = answers.get((method, self.path), (404, {"error": "not found"}))
+                answer = answers.get((method, self.path), api._missing)
                 if isinstance(answer, list):
                     self._stream(answer)
                     return

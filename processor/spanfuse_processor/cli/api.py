@@ -16,6 +16,8 @@ TIMEOUT_S: Final = 5.0
 """How long an answer may take, seconds."""
 STREAM_SILENCE_S: Final = 20.0
 """How long a stream may be silent, seconds: it says something every 5 s."""
+UNREADABLE: Final = (KeyError, TypeError, AttributeError)
+"""What reading an answer of another shape ends in."""
 TRY_AGAIN: Final = (429, 502, 503, 504)
 """Statuses of an answer that a later try may not get."""
 
@@ -62,8 +64,14 @@ class Api:
     def __enter__(self) -> Api:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         self._client.close()
+        if isinstance(error, UNREADABLE):
+            why = printable(f"{type(error).__name__}: {error}")
+            mine = version("spanfuse")
+            raise SpanfuseError(
+                f"the API at {self.url} answers in another shape than this command, {mine}, knows ({why}); upgrade the older one"
+            ) from error
 
     def get(self, path: str, **query: Any) -> Any:
         """The JSON at a path.

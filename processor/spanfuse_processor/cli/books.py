@@ -49,8 +49,8 @@ class ApiBooks:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._api.__exit__()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        self._api.__exit__(kind, error, trace)
 
     def rows(self, scope: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._api.get("/v1/budgets", scope=scope)["budgets"]

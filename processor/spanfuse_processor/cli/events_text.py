@@ -14,7 +14,7 @@ MAX_IDS: Final = 5
 
 def line(event: Event, said: dict[str, Any]) -> str:
     """An event in one line, with the time of day, UTC."""
-    at_ns = said.get("at_ns") or said.get("issued_at_ns") or now_ns()
+    at_ns = said.get("at_ns") or said.get("issued_at_ns") or said.get("order", {}).get("at_ns") or now_ns()
     return printable(f"{clock(at_ns)} {event.event:<9} {_said(event.event, said)}")
 
 
