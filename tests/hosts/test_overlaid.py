@@ -44,7 +44,10 @@ def test_it_holds_while_the_file_says_the_same_and_comes_back_with_it() -> None:
 
 
 def test_it_is_the_same_after_it_was_written_and_read() -> None:
-    order = laid({"detectors": {"repeat.prompt": {"count": 9}}, "tools": {"default": "deny"}})
+    budgets = {"user/u-7": {"for": "u-7", "limit_usd": 1, "period": "daily"}, "session": {"limit_usd": 2}}
+    policies = [{"agent": "a*", "rules": {"near": {"mode": "off"}}}]
+    sections = {"detectors": {"repeat.prompt": {"count": 9}}, "tools": {"default": "deny"}, "policies": policies}
+    order = laid({**sections, "budgets": budgets})
     again = order_of(order.to_json())
     assert again == order
     assert overlaid(FILE, again) == overlaid(FILE, order)
@@ -61,7 +64,15 @@ def test_an_empty_one_and_what_another_build_wrote_change_nothing() -> None:
     assert (empty.holds(FILE), empty.notice(FILE), overlaid(FILE, empty)) == (False, None, FILE)
 
 
-@pytest.mark.parametrize("sections", [{"receivers": {}}, {"detectors": {"cycle": {"round": 4}}}, {"mode": "block"}])
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"receivers": {}},
+        {"detectors": {"cycle": {"round": 4}}},
+        {"mode": "block"},
+        {"detectors": {"budget.session": {"limit_usd": 1}}},
+    ],
+)
 def test_what_is_no_section_of_a_policy_is_refused(sections: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Overlay.model_validate(sections)

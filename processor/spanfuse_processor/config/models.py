@@ -11,7 +11,7 @@ from spanfuse_processor.config.budgets import Budgets
 from spanfuse_processor.config.exporters import Exporters
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
-from spanfuse_processor.config.section import Section, listed, separated, without_nulls
+from spanfuse_processor.config.section import Section, budgets_apart, listed, separated, without_nulls
 from spanfuse_processor.config.tools import Tools
 from spanfuse_schemas import Override, Policy, Rules
 from spanfuse_schemas.signing import Keyring
@@ -185,9 +185,7 @@ class Config(Section):
     @field_validator("detectors")
     @classmethod
     def _budgets_apart(cls, value: Rules) -> Rules:
-        if "budget_session" in value.model_fields_set:
-            raise ValueError("budget.session is set at budgets.session")
-        return value
+        return budgets_apart(value)
 
     def hints(self) -> list[str]:
         """What is no mistake, and may not do what was meant."""

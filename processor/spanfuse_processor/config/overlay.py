@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
-from pydantic import BeforeValidator, ConfigDict, model_validator
+from pydantic import BeforeValidator, ConfigDict, field_validator, model_validator
 
 from spanfuse_processor.config.budgets import Budgets
-from spanfuse_processor.config.section import without_nulls
+from spanfuse_processor.config.section import budgets_apart, without_nulls
 from spanfuse_processor.config.tools import Tools
 from spanfuse_schemas import Override, Policy, Rules
 from spanfuse_schemas.rule import Settings
@@ -41,6 +41,11 @@ class Overlay(Settings):
     @classmethod
     def _given(cls, value: Any) -> Any:
         return {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+
+    @field_validator("detectors")
+    @classmethod
+    def _budgets_apart(cls, value: Rules | None) -> Rules | None:
+        return value if value is None else budgets_apart(value)
 
     def __bool__(self) -> bool:
         return bool(self.model_fields_set)

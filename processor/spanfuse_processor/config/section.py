@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, SecretStr, model_validator
 
+from spanfuse_schemas import Rules
 from spanfuse_schemas.rule import Settings
 
 
@@ -30,6 +31,13 @@ def listed(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: {} if inner is None else inner for key, inner in value.items()}
     return value
+
+
+def budgets_apart(rules: Rules) -> Rules:
+    """A validator of rules: that on the budget of a session stands with the budgets."""
+    if "budget_session" in rules.model_fields_set:
+        raise ValueError("budget.session is set at budgets.session")
+    return rules
 
 
 def separated(value: Any) -> Any:

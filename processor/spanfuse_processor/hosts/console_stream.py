@@ -51,6 +51,7 @@ from spanfuse_processor.hosts.past_calls import past_calls
 from spanfuse_processor.hosts.reload import notice_of
 from spanfuse_processor.hosts.reset import reset_breaker
 from spanfuse_processor.hosts.topic_tail import From, Tail
+from spanfuse_processor.hosts.views import ALL, told_by_guards
 from spanfuse_schemas import POLICY_KEY, BudgetOrder, Decision, Detection, PolicyNotice
 from spanfuse_schemas.budget import Audited
 from spanfuse_schemas.decision import LAST_EPOCH
@@ -184,8 +185,8 @@ class StreamConsole:
 
     @property
     def ready(self) -> bool:
-        """What stands is known."""
-        return self._began
+        """What stands is known, and followed."""
+        return self._tail.following
 
     @property
     def live(self) -> bool:
@@ -194,22 +195,27 @@ class StreamConsole:
 
     async def status(self) -> dict[str, Any]:
         """What workers tell of themselves together, and how far behind they and this are."""
-        workers, away = [], ""
+        now_ns = time.time_ns()
+        workers, sessions, everybody, away = [], 0, None, ""
         try:
-            workers = await self._shown.workers()
+            workers, sessions = await self._shown.workers(), await self._shown.count()
+            everybody = _restored((await self._shown.scope_states([ALL]))[ALL])
         except UnavailableError as error:
             away = str(error)
-        breakers = self._board.breakers(time.time_ns())
+        breakers = self._board.breakers(now_ns)
         return {
             "host": "stream",
             "version": version("spanfuse"),
             "mode": self.policy.policy.mode,
             "policy_epoch": self.policy.epoch,
             "uptime_s": round(time.monotonic() - self._started, 3),
+            "sessions": sessions,
             "open_breakers": breakers["open"],
             "half_open_breakers": breakers["half_open"],
             "streams": len(self._hub) + len(self._events.hub),
             "counts": _together([worker["counts"] for worker in workers]),
+            "unknown_models": _together([worker.get("unknown_models", {}) for worker in workers]),
+            "guards": told_by_guards(everybody, self._stage.policy.rules.coverage, now_ns),
             "workers": [{name: worker[name] for name in _OF_WORKER if name in worker} for worker in workers],
             "lag": self._lag.found,
             "following": self._tail.following,
@@ -342,6 +348,7 @@ class StreamConsole:
         order = PolicyOrder.of(overlay, self.file, actor, reason, time.time_ns())
         wanted, before = digest(overlay.over(self.file).policy()), self.policy
         await policy_topic.lay_over(self._kafka, order)
+        self._order = order
         with suppress(TimeoutError):
             async with asyncio.timeout(ORDER_TIMEOUT_S):
                 while self.policy is before or digest(self.policy.policy) != wanted:

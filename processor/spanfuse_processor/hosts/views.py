@@ -11,10 +11,13 @@ from spanfuse_processor.core.scopes import coverage, leaderboard
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.errors import StateError
 from spanfuse_processor.hosts.workspace import Workspace
+from spanfuse_schemas.scope_rules import Coverage
 
 MAX_LISTED: Final = 2_000
 """Agents or models looked at for a list, those last at work; on a thread, as reading so many takes 150 ms."""
 
+ALL: Final = "global:*"
+"""The scope of all together."""
 MAX_REFUSED: Final = 20
 """Keys that are listed as refused, those most often."""
 
@@ -59,15 +62,8 @@ class Views:
         return await asyncio.to_thread(lambda: leaderboard.agents(_restored(stored), settings))
 
     def guards(self, now_ns: int) -> dict[str, Any]:
-        """What Guards tell of themselves: calls that they let through, and how many of these were seen; which keys agents ask
-        for again and again though they are blocked."""
-        state = self._work.scopes.known("global:*") or ScopeState("global:*")
-        known, rule = state.coverage, self._work.pipeline.policy.rules.coverage
-        often = sorted(known.refused.items(), key=lambda item: -sum(item[1][1:]))[:MAX_REFUSED]
-        refused = [
-            {"key": key, "rule": why, "blocked": blocked, "would_block": would} for key, (why, blocked, would) in often
-        ]
-        return coverage.row(known.window(now_ns, rule)) | {"reporting": known.states(now_ns, rule), "refused": refused}
+        """What Guards tell of themselves."""
+        return told_by_guards(self._work.scopes.known(ALL), self._work.pipeline.policy.rules.coverage, now_ns)
 
     async def models(self) -> list[dict[str, Any]]:
         """What each model came to, dearest first."""
@@ -79,3 +75,18 @@ def _restored(stored: list[bytes]) -> Iterator[ScopeState]:
     for data in stored:
         with suppress(StateError):  # of another version: it starts afresh when it comes up
             yield ScopeState.restore(data)
+
+
+def told_by_guards(state: ScopeState | None, rule: Coverage, now_ns: int) -> dict[str, Any]:
+    """What Guards tell of themselves: calls that they let through, and how many of these were seen; which keys agents ask for
+    again and again though they are blocked.
+
+    Args:
+        state: of `ALL`; none: nothing is known yet.
+    """
+    known = (state or ScopeState(ALL)).coverage
+    often = sorted(known.refused.items(), key=lambda item: -sum(item[1][1:]))[:MAX_REFUSED]
+    refused = [
+        {"key": key, "rule": why, "blocked": blocked, "would_block": would} for key, (why, blocked, would) in often
+    ]
+    return coverage.row(known.window(now_ns, rule)) | {"reporting": known.states(now_ns, rule), "refused": refused}

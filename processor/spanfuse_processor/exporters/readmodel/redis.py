@@ -60,6 +60,10 @@ class RedisReadModel:
             sessions=page, next=next_of(getattr(page[-1], column), _key(page[-1].session)) if more else ""
         )
 
+    async def count(self) -> int:
+        """How many sessions are listed."""
+        return len(await self._mirror.rows())
+
     async def session(self, session: str) -> SessionRow | None:
         """One session."""
         (row,) = await self._mirror.read([session])

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import msgpack
@@ -39,7 +39,7 @@ class Mirror:
         self._changed: set[str] = set()
         self._turn = asyncio.Lock()
 
-    async def rows(self) -> Iterable[SessionRow]:
+    async def rows(self) -> Collection[SessionRow]:
         """All of them, as they were written; an open breaker may have expired."""
         await self.refresh()
         return self._rows.values()

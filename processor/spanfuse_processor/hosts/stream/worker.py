@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 COUNTS_INTERVAL_S: Final = 60.0
 """How often a worker says what it has counted, if that has changed, seconds."""
+MAX_UNKNOWN_MODELS: Final = 20
+"""Unknown models that the read model is told, those with most calls."""
 RECEIVER_GRACE_S: Final = 1.0
 """How long the receiver's answers may take when the worker stops, seconds."""
 NOISY: Final = ("faust", "mode", "aiokafka")
@@ -66,7 +69,8 @@ class Worker:
         kafka = config.receivers.kafka
         if kafka is None:
             raise ConfigError(["receivers.kafka: a worker needs it; write `kafka: {brokers: HOST:PORT}`"])
-        normaliser = normaliser_of(config, prices_of(config.pricing))
+        self._prices = prices_of(config.pricing)
+        normaliser = normaliser_of(config, self._prices)
         readmodel = config.extensions.readmodel
         self._feed: Feed | None = None
         if readmodel is not None:
@@ -158,6 +162,7 @@ class Worker:
             "policy_epoch": self.host.policy.epoch,
             "mode": self.host.policy.policy.mode,
             "counts": self._found(),
+            "unknown_models": dict(Counter(dict(self._prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
 
     def _found(self) -> dict[str, Any]:
