@@ -17,7 +17,7 @@ from spanfuse.decisions.availability import OnUnavailable
 from spanfuse.decisions.feed import Feed, FeedState
 from spanfuse.decisions.judge import Judge, Mode
 from spanfuse.decisions.probes import PROBE_LEASE_S, Probes
-from spanfuse.emission import road
+from spanfuse.emission import destination
 from spanfuse.steering.actions import Actions
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class Guard(Actions):
         """Send what waits, spans and reports, as before a serverless function is frozen; whether all was taken, within so many
         seconds."""
         began = time.monotonic()
-        sent = road.flush_spans(timeout_s)
+        sent = destination.flush_spans(timeout_s)
         return self._reporter.flush(max(0.05, timeout_s - (time.monotonic() - began))) and sent
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from spanfuse import context
 from spanfuse.context import IDENTITY
 from spanfuse.counters import SPANS_DROPPED
-from spanfuse.emission import road
+from spanfuse.emission import destination
 from spanfuse.fingerprints import AT_HAND
 from spanfuse.steering import progress
 
@@ -119,7 +119,7 @@ def instrument(
     Raises:
         ImportError: without the extra `otel`.
     """
-    road.flush_spans = flush
+    destination.flush_spans = flush
     provider = trace.get_tracer_provider()
     try:
         if isinstance(provider, TracerProvider) and getattr(provider, "_spanfuse_instrumented", False):
@@ -130,7 +130,7 @@ def instrument(
             trace.set_tracer_provider(provider)
         provider.add_span_processor(ContextSpanProcessor())
         provider.add_span_processor(_batch(_exporter(endpoint, protocol, headers), schedule_delay_ms))
-        road.spans_go_to(endpoint, protocol, headers)
+        destination.spans_go_to(endpoint, protocol, headers)
         provider._spanfuse_instrumented = True  # type: ignore[attr-defined]
     except Exception:
         log.warning("no spans are sent to spanfuse", exc_info=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from spanfuse import Blocked, Guard, otel, testing
 from spanfuse.decisions.probes import PROBE_LEASE_S
 from spanfuse.decisions.table import MAX_DECISIONS
-from spanfuse.emission import road, span_queue
+from spanfuse.emission import destination, span_queue
 from spanfuse.guard import STALENESS_S
 from spanfuse.subscribers.kafka import Connection
 
@@ -20,7 +20,7 @@ def test_the_numbers_of_the_guide_are_the_numbers_in_force() -> None:
     assert f"{STALENESS_S:.0f} s without a sign of life (`staleness_s`)" in GUIDE
     assert f"{MAX_DECISIONS:,} open decisions" in GUIDE
     assert f"dropped once {span_queue.QUEUE_SPANS:,} wait" in GUIDE
-    assert f"ends within {road.EXIT_S:g} s" in GUIDE
+    assert f"ends within {destination.EXIT_S:g} s" in GUIDE
     assert f"schedule_delay_ms={otel.SCHEDULE_DELAY_MS}" in GUIDE
 
 

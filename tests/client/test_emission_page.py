@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spanfuse import Guard, otel
 from spanfuse.counters import MAX_KEYS
-from spanfuse.emission import reports, road, span_queue
+from spanfuse.emission import destination, reports, span_queue
 from spanfuse.emission.report_record import EVENT
 from tests.client.log_receiver import LogReceiver
 from tests.client.test_otel import agent
@@ -20,7 +20,7 @@ def test_the_numbers_of_the_page_are_those_in_force() -> None:
     assert f"after {otel.SCHEDULE_DELAY_MS} ms, at most {otel.MAX_SCHEDULE_DELAY_MS} ms" in PAGE
     assert f"No more than {span_queue.QUEUE_SPANS:,} spans wait" in PAGE
     assert f"does not take within {otel.EXPORT_TIMEOUT_S:.0f} s" in PAGE
-    assert f"takes {road.EXIT_S:g} s at most for its" in PAGE
+    assert f"takes {destination.EXIT_S:g} s at most for its" in PAGE
     assert f"Every {reports.INTERVAL_S:.0f} s in which something changed" in PAGE
     assert f"({reports.MAX_NAMES} of them by\nname)" in PAGE
     assert f"({MAX_KEYS} keys)" in PAGE

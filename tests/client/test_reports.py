@@ -14,7 +14,7 @@ import pytest
 
 from spanfuse import Blocked, Guard
 from spanfuse.counters import MAX_KEYS, SPANS_DROPPED
-from spanfuse.emission import road
+from spanfuse.emission import destination
 from spanfuse.emission.reports import MAX_NAMES, Reporter
 from spanfuse.testing import MemorySubscriber, block
 from tests.client.log_receiver import LogReceiver
@@ -245,7 +245,7 @@ def test_a_guard_that_is_closed_has_told_all(receiver: LogReceiver) -> None:
 def test_without_anywhere_to_report_to_nothing_runs(asked: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(road, "_spans", None)
+    monkeypatch.setattr(destination, "_spans", None)
     guard, reporter = reporting(asked)
     call(guard, 3)
     assert reporter._thread is None
@@ -278,12 +278,12 @@ PLACES: list[tuple[str | None, dict[str, str], str | None]] = [
 def test_reports_go_where_it_is_said(
     asked: str | None, environment: dict[str, str], found: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(road, "_spans", None)
+    monkeypatch.setattr(destination, "_spans", None)
     for name in [name for name in os.environ if name.startswith("OTEL_EXPORTER_OTLP")]:
         monkeypatch.delenv(name)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    where = road.where(asked)
+    where = destination.where(asked)
     assert (where.url if where is not None else None) == found
 
 

@@ -9,7 +9,7 @@ from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spanfuse.calls.taken import Taken
+from spanfuse.calls.meter import Meter
 from spanfuse.context import NOBODY, Identity, call
 from spanfuse.decisions.verdict import ALLOWED, Verdict
 
@@ -80,7 +80,7 @@ class ModelCall:
         self.answer: Answer | None = None
         self.error: BaseException | None = None
         self.began_ns = self.ended_ns = self.cost_nano_usd = 0
-        self.taken = Taken(asked.provider, asked.model, guard.pricing, guard.failed)
+        self.meter = Meter(asked.provider, asked.model, guard.pricing, guard.failed)
         self.reservation: Reservation | None = None
         self.counted = False
         """It is admitted, and no part of another call."""
@@ -94,7 +94,7 @@ class ModelCall:
     @property
     def estimate(self) -> Amounts:
         """What is held: nano-dollars, tokens, steps; of money and tokens only where a budget asks for it."""
-        return self.taken.estimate
+        return self.meter.estimate
 
     def answered(self, response: Any) -> None:
         """Say what came back: a response of a provider, a message, or a text. It is read for its usage, and for what the model
@@ -135,14 +135,14 @@ class ModelCall:
             output_tokens: output tokens, with those of reasoning.
         """
         try:
-            self.taken.say(cost_usd, tokens, input_tokens, output_tokens)
+            self.meter.say(cost_usd, tokens, input_tokens, output_tokens)
         except Exception:
             self.guard.failed()
 
     def seen(self, text: Any) -> None:
         """Add a piece of the answer that is no piece of a provider's stream: a text, or a message."""
         try:
-            self.taken.see(text)
+            self.meter.see(text)
         except Exception:
             self.guard.failed()
 
@@ -214,10 +214,10 @@ class ModelCall:
     def guess(self) -> Amounts:
         """The estimate, made now."""
         asked = self.asked
-        self.taken.guess(
+        self.meter.guess(
             (asked.system, asked.messages, asked.prompt, asked.tools), asked.max_output_tokens, asked.cost_usd
         )
-        return self.taken.estimate
+        return self.meter.estimate
 
     def _learn(self, answer: Answer | None) -> None:
         if answer is not None:
@@ -225,8 +225,8 @@ class ModelCall:
             if answer.output_tokens is None and answer.reply:  # a stream that told no usage, or was left early
                 if not self.estimate.tokens:
                     self.guess()
-                self.taken.see(answer.reply)
-            self.taken.answered(answer)
+                self.meter.see(answer.reply)
+            self.meter.answered(answer)
 
     def _ended(self, error: BaseException | None) -> bool:
         """Whether it ends now, and was not over or never begun."""
@@ -236,7 +236,7 @@ class ModelCall:
         try:
             if self._gathered is not None and self.answer is None:
                 self._learn(self._gathered.answer())
-            self.due = self.taken.due(error)
+            self.due = self.meter.due(error)
         except Exception:
             self.guard.failed()
         return True

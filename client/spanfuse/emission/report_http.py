@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from spanfuse.emission.road import Outcome
+from spanfuse.emission.destination import Outcome
 
 _LATER: Final = frozenset({408, 429})
 """Refusals that are for now only, besides those of 5xx."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from spanfuse.emission.destination import Outcome
 from spanfuse.emission.kafka_sender import KafkaSender
-from spanfuse.emission.road import Outcome
 from spanfuse_schemas.topics import OTLP_LOGS
 
 CLOSE_S: Final = 1.0

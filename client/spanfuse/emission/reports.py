@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 from spanfuse.counters import SPANS_DROPPED, Counters, Tally
-from spanfuse.emission import road
+from spanfuse.emission import destination
 from spanfuse.emission.report_record import request_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Reporter:
 
     Args:
         guard: whose counters, state and age are told.
-        report_to: see `spanfuse.emission.road.where`.
+        report_to: see `spanfuse.emission.destination.where`.
         interval_s: between two reports, seconds.
     """
 
@@ -67,13 +67,13 @@ class Reporter:
         """Why the last report was not taken: `away` or `refused`; empty: it was."""
         self._begin()
         _reporters.add(self)
-        road.waiting.add(self)
+        destination.waiting.add(self)
 
     def _begin(self) -> None:
         """Of this process nothing has been told yet."""
         self._lock, self._sending, self._stop = threading.Lock(), threading.Lock(), threading.Event()
         self._thread: threading.Thread | None = None
-        self._transport: road.Transport | None = None
+        self._transport: destination.Transport | None = None
         self._source = uuid.uuid4().hex[:16]
         self._seq = 0
         self._calls: dict[tuple[str, str], int] = {}
@@ -96,12 +96,12 @@ class Reporter:
                     thread.start()
                     self._thread = thread
         except Exception:
-            self._asked = road.OFF  # said once
+            self._asked = destination.OFF  # said once
             log.warning("nothing is reported to spanfuse", exc_info=True)
 
     def _open(self) -> None:
-        if self._transport is None and (to := road.where(self._asked)) is not None:
-            self._transport = road.transport(to)
+        if self._transport is None and (to := destination.where(self._asked)) is not None:
+            self._transport = destination.transport(to)
 
     def began(self, call: ModelCall) -> None:
         """A call was admitted."""
@@ -116,7 +116,7 @@ class Reporter:
                 key = "", ""
             self._calls[key] = self._calls.get(key, 0) + 1
 
-    def flush(self, timeout_s: float = road.EXIT_S) -> bool:
+    def flush(self, timeout_s: float = destination.EXIT_S) -> bool:
         """Report now, as before a serverless function is frozen; whether all was taken, within the time, seconds."""
         self.start()
         transport = self._transport
@@ -131,20 +131,20 @@ class Reporter:
         if thread is not None:
             thread.join(timeout_s)
 
-    def _run(self, transport: road.Transport, stop: threading.Event) -> None:
+    def _run(self, transport: destination.Transport, stop: threading.Event) -> None:
         pause_s = self._interval_s
         while not stop.wait(pause_s):
             taken = self._turn(transport, SEND_S)
             pause_s = self._interval_s if taken else min(pause_s * 2, MAX_INTERVAL_S)
-        self._rest(transport, road.EXIT_S)
+        self._rest(transport, destination.EXIT_S)
         transport.close()
 
-    def _rest(self, transport: road.Transport, timeout_s: float) -> bool:
+    def _rest(self, transport: destination.Transport, timeout_s: float) -> bool:
         """Send a report that still waits, and then what has come since."""
         deadline = time.monotonic() + timeout_s
         return all(self._turn(transport, max(0.05, deadline - time.monotonic())) for _ in range(2))
 
-    def _turn(self, transport: road.Transport, timeout_s: float) -> bool:
+    def _turn(self, transport: destination.Transport, timeout_s: float) -> bool:
         """Send the report that waits, else one of what has changed since; whether nothing waits any more."""
         if not self._sending.acquire(timeout=timeout_s):
             return False
@@ -161,7 +161,7 @@ class Reporter:
         finally:
             self._sending.release()
 
-    def _sent(self, outcome: road.Outcome) -> bool:
+    def _sent(self, outcome: destination.Outcome) -> bool:
         if outcome == "taken":
             self._pending, self.trouble = None, ""
             return True
@@ -223,7 +223,7 @@ def _last() -> None:
         stop.set()
     for thread, _ in threads:
         if thread is not None:
-            thread.join(road.last_moments_s())
+            thread.join(destination.last_moments_s())
 
 
 def _after_fork() -> None:

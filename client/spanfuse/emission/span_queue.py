@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 
 from spanfuse.counters import SPANS_DROPPED
-from spanfuse.emission import road
+from spanfuse.emission import destination
 from spanfuse.fingerprints import AT_HAND, Attributes
 from spanfuse.reading.messages import FINGERPRINT_ATTRIBUTE
 
@@ -50,8 +50,8 @@ class Counted(SpanExporter):
 
 
 class PromptSpanProcessor(BatchSpanProcessor):
-    """A batch processor whose end takes `road.EXIT_S` at most, and which counts what it drops (`SPANS_DROPPED`). A span of a
-    call whose reply is not known yet waits for it.
+    """A batch processor whose end takes `destination.EXIT_S` at most, and which counts what it drops (`SPANS_DROPPED`). A span
+    of a call whose reply is not known yet waits for it.
 
     Args:
         exporter: sends the spans.
@@ -95,7 +95,7 @@ class PromptSpanProcessor(BatchSpanProcessor):
     def shutdown(self) -> None:
         """Send what is waiting, and end."""
         self._ended = True
-        self._batch_processor.shutdown(timeout_millis=int(road.last_moments_s() * 1000))
+        self._batch_processor.shutdown(timeout_millis=int(destination.last_moments_s() * 1000))
         SPANS_DROPPED.add(len(self._batch_processor._queue))
         self._batch_processor._queue.clear()
 

@@ -43,7 +43,7 @@ def of_model_call(made: ModelCall, *, drift: bool) -> Call:
         provider=asked.provider,
         model=(answer.model if answer is not None else "") or asked.model,
         tokens=_tokens(made),
-        usage_estimated=made.taken.tokens is None,
+        usage_estimated=made.meter.tokens is None,
         cost_nano_usd=made.cost_nano_usd,
         cost_source="computed",
         finish_reason=answer.finish_reason if answer is not None else "",
@@ -90,9 +90,9 @@ def _identity(made: ModelCall | ToolCall) -> dict[str, Any]:
 
 
 def _tokens(made: ModelCall) -> Tokens:
-    taken = made.taken.tokens
-    if taken is not None:
-        return Tokens.made(**taken._asdict())
+    told = made.meter.tokens
+    if told is not None:
+        return Tokens.made(**told._asdict())
     return Tokens.made(input=made.due.tokens) if made.due is not None and made.due.tokens else Tokens()
 
 

@@ -5,7 +5,8 @@
 (1204, 87, 'stop')
 
 Understood are OpenAI (chat, Responses, legacy completions, embeddings), Anthropic, LiteLLM, the same as dicts, messages, and
-plain text; the pieces of their streams are for `spanfuse.reading.gathered`. Nothing here raises: what is not understood has no answer.
+plain text; the pieces of their streams are for `spanfuse.reading.gathered`. Nothing here raises: what is not understood has no
+answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a model call may take, before it is made, and what it took: tokens and money."""
+"""The meter of a model call: what it may take, before it is made, and what it took, in tokens and money."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from spanfuse.reading.answers import Answer
 
 
-class Taken:
-    """The meter of one call.
+class Meter:
+    """Of one call.
 
     Args:
         provider: who is asked; empty: unknown.

@@ -1,4 +1,4 @@
-"""Where reports go: the way that the process's spans go, unless it is said otherwise."""
+"""Where reports go: to where the process's spans go, unless it is said otherwise."""
 
 from __future__ import annotations
 
