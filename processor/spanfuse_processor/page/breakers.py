@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request
@@ -33,9 +34,10 @@ async def breakers(
 ) -> Response:
     """What stands at present, newest first."""
     wanted = BreakerQuery(query=query, scope=scope, state=state, mode=mode)
-    found = sorted((d for d in host.decisions() if wanted.asks_for(d)), key=lambda d: (-d.issued_at_ns, d.key))
+    found = list(wanted.among(host.decisions()))
+    rows = heapq.nlargest(ROWS, found, key=lambda d: (d.issued_at_ns, d.key))
     asked = {"query": query, "scope": scope, "state": state, "mode": mode}
-    return page(request, reader, "breakers.html", rows=found[:ROWS], total=len(found), asked=asked)
+    return page(request, reader, "breakers.html", rows=rows, total=len(found), asked=asked)
 
 
 @router.get("/ui/reset")

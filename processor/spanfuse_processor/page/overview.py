@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -43,8 +44,8 @@ async def overview(request: Request, host: Host, reader: Reader) -> Response:
         host.detections(DetectionQuery(limit=EVENTS)),
         host.sessions(SessionQuery(limit=1)),
     )
-    standing = sorted(host.decisions(), key=lambda d: -d.issued_at_ns)
-    held = [d for d in standing if d.action == "block"]
+    held = [d for d in host.decisions() if d.action == "block"]
+    newest = heapq.nlargest(EVENTS, held, key=lambda d: d.issued_at_ns)
     return page(
         request,
         reader,
@@ -52,11 +53,11 @@ async def overview(request: Request, host: Host, reader: Reader) -> Response:
         status=status,
         sums=_sums(minutes),
         lines={name: [getattr(row, name) for row in minutes] for name in ("calls", "cost_nano_usd", "blocks")},
-        held=held[:LISTED],
+        held=newest[:LISTED],
         held_count=len(held),
         would=sum(d.mode == "observe" for d in held),
         last_ns=last.sessions[0].last_ns if last.sessions else 0,
-        events=events(found.detections, standing[:EVENTS])[:EVENTS],
+        events=events(found.detections, newest)[:EVENTS],
     )
 
 
@@ -68,5 +69,5 @@ def _sums(minutes: Iterable[MinuteRow]) -> dict[str, Any]:
 def events(found: Iterable[Detection], standing: Iterable[Decision]) -> list[Event]:
     """What was found and decided, newest first."""
     seen = [Event(d.at_ns, d, d.scope or f"session:{d.session}") for d in found]
-    decided = [Event(d.issued_at_ns, d, d.key) for d in standing if d.action == "block"]
+    decided = [Event(d.issued_at_ns, d, d.key) for d in standing]
     return sorted(seen + decided, key=lambda event: -event.at_ns)

@@ -143,6 +143,7 @@ function say(text, wrong) {
 }
 
 document.body.addEventListener("htmx:beforeSwap", (event) => {
+  if ("order" in event.detail.elt.dataset) event.detail.shouldSwap = false; // what is answered is text, not HTML
   if (event.detail.target.id === "live") {
     open = [...document.querySelectorAll("#live details[open]")].map((one) => one.id);
   }
