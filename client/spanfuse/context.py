@@ -6,7 +6,7 @@ import contextvars
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
-from spanfuse.names import named
+from spanfuse.names import legible
 
 if TYPE_CHECKING:
     from spanfuse.decisions.probes import Lease
@@ -66,16 +66,6 @@ def current() -> Identity:
     return IDENTITY.get()
 
 
-def _text(value: object) -> str | None:
-    """An id as text, None for one that is empty or cannot be shown."""
-    if value is None:
-        return None
-    try:
-        return named(value) or None
-    except Exception:
-        return None
-
-
 class session:
     """Name the session, and what else is known, for all that runs inside the `with` block.
 
@@ -102,7 +92,7 @@ class session:
         team: object = None,
         trace: object = None,
     ) -> None:
-        self._named = Identity(_text(session), _text(agent), _text(user), _text(team), _text(trace))
+        self._named = Identity(*map(legible, (session, agent, user, team, trace)))
         self._tokens: list[contextvars.Token[Identity]] = []
 
     def named(self) -> str:

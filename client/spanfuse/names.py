@@ -21,3 +21,13 @@ def named(value: object) -> str:
     from spanfuse_schemas.names import normal_name
 
     return normal_name(text)
+
+
+def legible(value: object) -> str | None:
+    """The same, None for what is empty or cannot be shown."""
+    if value is None:
+        return None
+    try:
+        return named(value) or None
+    except Exception:
+        return None

@@ -64,3 +64,23 @@ def test_what_is_closed_while_nothing_is_known_is_named_as_loosely() -> None:
         with pytest.raises(Blocked):
             guard.check(team=LONG + " ")
         assert guard.check(team="other").allowed
+
+
+class Unshowable:
+    """An id of who knows which library."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("not comparable")
+
+    def __str__(self) -> str:
+        raise RuntimeError("not shown")
+
+
+@pytest.mark.parametrize("scope", ["session", "agent", "user", "trace"])
+def test_a_name_that_cannot_be_shown_takes_no_block_away_from_the_others(scope: str) -> None:
+    guard = Guard(MemorySubscriber(block("team:research")))
+    with pytest.raises(Blocked):
+        guard.check(team="research", **{scope: Unshowable()})  # type: ignore[arg-type]
+    assert guard.counters.errors == 0

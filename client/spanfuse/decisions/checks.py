@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from spanfuse import context
 from spanfuse.blocked import UNAVAILABLE, Blocked
+from spanfuse.bounded import Bounded
 from spanfuse.context import IDENTITY, Identity
 from spanfuse.counters import Counters
 from spanfuse.decisions.availability import FailMode, OnUnavailable
@@ -16,7 +17,7 @@ from spanfuse.decisions.feed import Feed
 from spanfuse.decisions.judge import Judge, Mode
 from spanfuse.decisions.shown import Shown
 from spanfuse.decisions.verdict import ALLOWED, Verdict
-from spanfuse.names import PLAIN_CHARS, named
+from spanfuse.names import PLAIN_CHARS, legible
 
 if TYPE_CHECKING:
     from spanfuse.decisions.table import Entry
@@ -51,9 +52,9 @@ class Checks:
         self._table = feed.table
         self._fail_mode = FailMode(on_unavailable)
         self._may_close = self._fail_mode.may_close
-        self._local: Mapping[str | None, Entry] = {}
+        self._local: Bounded[str | None, Entry] = Bounded(0)
         """What this process has decided about its own sessions."""
-        self._cancelled: Mapping[str | None, Entry] = {}
+        self._cancelled: Bounded[str | None, Entry] = Bounded(0)
         """Those that it has cancelled."""
         self._new_counters()
 
@@ -94,27 +95,29 @@ class Checks:
             if not self._feed.running and not self._begin():
                 return ALLOWED
             who = IDENTITY.get()
-            # Names are in their one form where `strip` gives the very same text: a call of `named` for each costs too much.
-            if session is None or session == "":
+            # Names are in their one form where `strip` gives the very same text: a call of `legible` for each costs too much.
+            if session is None:
                 session = who.session
-            elif not isinstance(session, str) or session.strip() is not session or len(session) > PLAIN_CHARS:
-                session = named(session) or who.session
-            if agent is None or agent == "":
+            elif (
+                type(session) is not str or not session or session.strip() is not session or len(session) > PLAIN_CHARS
+            ):
+                session = legible(session) or who.session
+            if agent is None:
                 agent = who.agent
-            elif not isinstance(agent, str) or agent.strip() is not agent or len(agent) > PLAIN_CHARS:
-                agent = named(agent) or who.agent
-            if user is None or user == "":
+            elif type(agent) is not str or not agent or agent.strip() is not agent or len(agent) > PLAIN_CHARS:
+                agent = legible(agent) or who.agent
+            if user is None:
                 user = who.user
-            elif not isinstance(user, str) or user.strip() is not user or len(user) > PLAIN_CHARS:
-                user = named(user) or who.user
-            if team is None or team == "":
+            elif type(user) is not str or not user or user.strip() is not user or len(user) > PLAIN_CHARS:
+                user = legible(user) or who.user
+            if team is None:
                 team = who.team
-            elif not isinstance(team, str) or team.strip() is not team or len(team) > PLAIN_CHARS:
-                team = named(team) or who.team
-            if trace is None or trace == "":
+            elif type(team) is not str or not team or team.strip() is not team or len(team) > PLAIN_CHARS:
+                team = legible(team) or who.team
+            if trace is None:
                 trace = who.trace
-            elif not isinstance(trace, str):
-                trace = str(trace)
+            elif type(trace) is not str or not trace:
+                trace = legible(trace) or who.trace
             view = self._table.view
             if trace is None and (session is None or view.trace):
                 trace = context.trace_source()
@@ -183,8 +186,8 @@ class Checks:
         view = self._table.view
         found = (
             view.session.get(who.session),
-            self._local.get(who.session),
-            self._cancelled.get(who.session),
+            self._local.peek(who.session),
+            self._cancelled.peek(who.session),
             view.trace.get(who.trace),
             view.agent.get(who.agent),
             view.user.get(who.user),
