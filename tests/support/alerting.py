@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import time
 from typing import Any
 
+from spanfuse_processor.hosts.embedded import EmbeddedHost
 from tests.support.recorded import attribute, chat_span, request
 
 SECOND = 10**9
 
 
 def call(session: str, n: int, text: str = "What is the weather in Tokyo?", **more: Any) -> dict[str, Any]:
-    """A request with one model call, the n-th of its session, a second after the one before. `more`: agent, user, model, cost_usd."""
+    """A request with one model call, the n-th of its session, a second after the one before.
+
+    Args:
+        more: agent, user, team, model, cost_usd.
+    """
     span = chat_span(n, [("user", text)], session=session, model=more.pop("model", "gpt-4o-mini"))
     at = time.time_ns() - (100 - n) * SECOND
     span |= {"traceId": ids(session, 16), "spanId": ids(f"{session}/{n}", 8)}
@@ -32,3 +39,17 @@ def loop(session: str, calls: int, **more: Any) -> list[dict[str, Any]]:
 def ids(text: str, size: int) -> str:
     """An id of `size` bytes."""
     return hashlib.blake2b(text.encode(), digest_size=size).hexdigest()
+
+
+async def delays(without: EmbeddedHost, burdened: EmbeddedHost, sessions: int) -> tuple[float, float]:
+    """How long a session takes to be stopped by either host, seconds: the lower quartile of turns."""
+    found: dict[EmbeddedHost, list[float]] = {without: [], burdened: []}
+    for n in range(sessions):
+        for host, took in found.items():
+            began = time.perf_counter()
+            for one in loop(f"run-{n}", 4):
+                await host.engine.ingest(json.dumps(one).encode(), "json", time.time_ns())
+            took.append(time.perf_counter() - began)
+            await asyncio.sleep(0)
+    plain, slowed = (sorted(took)[sessions // 4] for took in found.values())
+    return plain, slowed

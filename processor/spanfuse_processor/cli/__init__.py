@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from spanfuse_processor.cli.alerts import alerts
 from spanfuse_processor.cli.breakers import breakers, explain
 from spanfuse_processor.cli.budget import budget
 from spanfuse_processor.cli.completion import completion
@@ -57,6 +58,7 @@ for command in (
     budget,
     policy,
     events,
+    alerts,
     tail,
     inspect,
     doctor,

@@ -10,7 +10,9 @@ from typing import Final
 from spanfuse_processor.api.access import Access
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.config import Config
+from spanfuse_processor.exporters.alerts.redis_store import RedisAlerts
 from spanfuse_processor.hosts.console_stream import StreamConsole
+from spanfuse_processor.hosts.outgoing import Outgoing
 from spanfuse_processor.page.routes import PAGE
 from spanfuse_processor.serving import HttpServer
 
@@ -30,9 +32,11 @@ class ApiHost:
 
     def __init__(self, config: Config) -> None:
         self.console = StreamConsole(config)
+        self._outgoing = Outgoing(config.exporters, self.console, RedisAlerts(self.console.link))
+        self.console.exporting = self._outgoing.status
         api = config.extensions.api
         host, _, port = api.endpoint.rpartition(":")
-        app = create_app(self.console, access=Access(api), more=PAGE)
+        app = create_app(self.console, access=Access(api), alerts=self._outgoing.alerts, more=PAGE)
         self._server = HttpServer("the API", app, host.strip("[]"), int(port))
         self.port = 0
         """Port once started."""
@@ -45,6 +49,7 @@ class ApiHost:
         """
         try:
             await self.console.start()
+            await self._outgoing.start()
             self.port = await self._server.start()
         except BaseException:
             await self.stop()
@@ -52,6 +57,7 @@ class ApiHost:
 
     async def stop(self) -> None:
         """Answer what is under way, and let go of all."""
+        await self._outgoing.stop()
         await self.console.stop()
         await self._server.stop(GRACE_S)
 

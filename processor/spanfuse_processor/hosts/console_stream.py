@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final
@@ -89,8 +89,11 @@ class StreamConsole:
                 [f"{name}: missing; `spanfuse api` needs it" for name, is_missing in missing if is_missing]
             )
         self.file, self._kafka = config, kafka
-        self._link = RedisLink(readmodel.address.get_secret_value(), kafka.partitions)
-        self._shown = RedisReadModel(self._link)
+        self.link = RedisLink(readmodel.address.get_secret_value(), kafka.partitions)
+        """To the read model."""
+        self.exporting: Callable[[], dict[str, Any]] = dict
+        """What became of what was to be told elsewhere."""
+        self._shown = RedisReadModel(self.link)
         self._books = LedgerLink(config) if config.extensions.ledger is not None else None
         self._hub, self._events = Hub(keys=config.service.keys()), EventLog()
         self._board = Board((), self._hub, self._events)
@@ -135,7 +138,7 @@ class StreamConsole:
         if self._books is not None:
             self._books.close()
         with suppress(Exception):  # whatever is the matter with it, it is gone with the process
-            await self._link.close()
+            await self.link.close()
 
     def _took(self, record: Any) -> None:
         """A record of one of the topics; one that cannot be read is of another build."""
@@ -205,6 +208,7 @@ class StreamConsole:
         breakers = self._board.breakers(now_ns)
         return {
             "host": "stream",
+            "exporters": self.exporting(),
             "version": version("spanfuse"),
             "mode": self.policy.policy.mode,
             "policy_epoch": self.policy.epoch,

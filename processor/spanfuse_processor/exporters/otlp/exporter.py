@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 512
 """Detections sent at once."""
+GATHER_S: Final = 1.0
+"""How long the first detection waits for others, seconds: a request for each would take the processor from the detection."""
 SILENCE_S: Final = 60.0
 """How long is listened for news at a time, seconds."""
 
@@ -95,6 +97,7 @@ class DetectionExporter:
     async def _run(self) -> None:
         while True:
             await self._news.wait()
+            await asyncio.sleep(GATHER_S)
             self._news.clear()
             while self._waiting:
                 await asyncio.to_thread(self._send, self._taken())
