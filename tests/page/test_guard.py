@@ -114,6 +114,18 @@ def test_an_extension(fuse: Deployment, guard: Guard, tab: Page) -> None:
     expect(tab.locator(".account")).to_contain_text("of $1.00")
 
 
+def test_ten_thousand_sessions_are_listed_and_searched_within_two_seconds(fuse: Deployment, tab: Page) -> None:
+    for part in range(10):
+        numbers = range(1000 * part, 1000 * (part + 1))
+        spans = [chat_span(n, [("user", f"Question {n}")], session=f"{n:05d}-of-many", at=now()) for n in numbers]
+        send(fuse, *spans)
+    for asked, found in (("", 50), ("?query=07777-of&sort=cost", 1)):
+        started = time.monotonic()
+        tab.goto(f"{fuse.api}/ui/sessions{asked}", wait_until="load")
+        expect(tab.locator("tbody tr")).to_have_count(found)
+        assert time.monotonic() - started < 2
+
+
 def test_every_page_stands_over_a_real_host(fuse: Deployment, tab: Page) -> None:
     run_away(fuse, "odd / name?&#")
     wait_until(lambda: "odd" in httpx.get(f"{fuse.api}/ui/sessions").text)
