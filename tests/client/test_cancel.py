@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from spanfuse import Guard
 from spanfuse.blocked import Blocked
 from spanfuse.context import Identity
 from spanfuse.steering import alarms, cancel
-from spanfuse.steering.cancel import Cancels, CancelToken
-from spanfuse.testing import block, closed, nudge
+from spanfuse.steering.cancel import MAX_SESSIONS, Cancels, CancelToken
+from spanfuse.testing import MemorySubscriber, block, closed, nudge
 from spanfuse_schemas import LoopPrint
 from tests.client.waiting import wait_until
 
@@ -53,7 +54,7 @@ def test_a_block_of_whatever_the_session_is_of_cancels_it(key: str) -> None:
     """R123: one control stops a team, also what is in progress."""
     cancels = Cancels()
     token, other = cancels.token("run-1", WHO), cancels.token("run-2", Identity("run-2", "writer"))
-    cancels.seen(block(key))
+    cancels.decided(block(key))
     assert token.cancelled
     assert other.cancelled is (key == "global:*")
     assert cancels.token("run-3", WHO, [block(key)]).cancelled
@@ -74,7 +75,7 @@ def test_a_block_of_whatever_the_session_is_of_cancels_it(key: str) -> None:
 def test_what_lets_calls_through_cancels_nothing(decision: object) -> None:
     cancels = Cancels()
     token = cancels.token("run-1", WHO)
-    cancels.seen(decision)  # type: ignore[arg-type]
+    cancels.decided(decision)  # type: ignore[arg-type]
     assert not token.cancelled
 
 
@@ -82,7 +83,7 @@ def test_a_mode_of_the_process_decides_for_all() -> None:
     for mode, cancelled in (("observe", False), ("enforce", True)):
         cancels = Cancels(mode)  # type: ignore[arg-type]
         token = cancels.token("run-1")
-        cancels.seen(block("session:run-1", mode="enforce" if mode == "observe" else "observe"))
+        cancels.decided(block("session:run-1", mode="enforce" if mode == "observe" else "observe"))
         assert token.cancelled is cancelled
 
 
@@ -90,7 +91,7 @@ def test_a_session_that_was_reset_begins_with_a_new_token() -> None:
     cancels = Cancels()
     before = cancels.token("run-1")
     cancels.cancel("run-1")
-    cancels.seen(closed("session:run-1"))
+    cancels.decided(closed("session:run-1"))
     assert before.cancelled
     assert not cancels.token("run-1").cancelled
     assert "run-1" not in cancels.held
@@ -213,4 +214,37 @@ def test_a_child_process_begins_without_the_alarms_of_its_parent() -> None:
     process.join(20)
     assert process.exitcode == 0
     assert answers.get() == 0
+    cancels.close()
+
+
+@pytest.mark.parametrize("switch", [{"SPANFUSE_DISABLED": "1"}, {"SPANFUSE_MODE": "observe"}], ids=["off", "observe"])
+def test_a_deadline_that_is_not_enforced_cancels_nothing(
+    switch: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in switch.items():
+        monkeypatch.setenv(name, value)
+    guard = Guard(MemorySubscriber())
+    with guard.session("s", deadline_s=0.0):
+        assert guard.cancels._alarms._thread is None
+        assert not guard.cancel_token().cancelled
+
+
+def test_deadlines_of_many_sessions_take_bounded_room() -> None:
+    cancels = Cancels()
+    for number in range(2 * MAX_SESSIONS + 5):
+        cancels.deadline(f"s-{number}", 1e12)
+    for _ in range(1000):
+        cancels.deadline("s-0", 1e12)
+    assert len(cancels._deadlines) == MAX_SESSIONS
+    assert len(cancels._alarms) <= 2 * MAX_SESSIONS + 1
+    cancels.close()
+
+
+def test_a_deadline_of_the_far_future_keeps_no_other_from_being_told() -> None:
+    cancels = Cancels()
+    token = cancels.token("soon")
+    cancels.deadline("never", 1e300)
+    wait_until(lambda: cancels._alarms._thread is not None and cancels._alarms._thread.is_alive())
+    cancels.deadline("soon", 0.0)
+    wait_until(lambda: token.cancelled)
     cancels.close()

@@ -132,7 +132,9 @@ def test_in_mode_observe_a_cap_only_says_so() -> None:
     assert guard.counters.would_block == 1
 
 
-@pytest.mark.parametrize("caps", [{"budget_usd": -1}, {"max_steps": float("nan")}, {"deadline_s": float("inf")}])
+@pytest.mark.parametrize(
+    "caps", [{"budget_usd": -1}, {"budget_usd": "5"}, {"max_steps": float("nan")}, {"deadline_s": float("inf")}]
+)
 def test_a_cap_that_is_no_number_is_an_error(guard: Guard, caps: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="a cap is a number from 0 on"):
         guard.session("run", **caps)  # type: ignore[arg-type]

@@ -40,10 +40,15 @@ class Admission:
         self._lock = threading.Lock()
 
     def enter(self, made: ModelCall) -> bool:
-        """Find out whose call it is; False where there is nothing to do: the Guard is off, or the call is part of another."""
+        """Find out whose call it is; False where there is nothing to do: the Guard is off, or the call is part of another, or
+        under way. One that is over begins anew."""
         outer = AT_HAND.get()
         # One that is over may still stand in a context that nobody came back to, as of a generator that was left.
         if self._guard.disabled or (outer is not None and outer.guard is self._guard and not outer.ended_ns):
+            return False
+        if made.ended_ns:
+            made.renew()
+        elif made.counted:
             return False
         made.who = context.whose(made.names)
         made.scope = call(made.who)
@@ -74,7 +79,7 @@ class Admission:
         if session is not None:
             ruled = guard.ruled(made.who)
             if ruled.budget is not None or guard.caps.capped(session):
-                made.held = made.guess().usd
+                made.held = self._estimated(made)
             refusal = guard.caps.admit(session, made.held, ruled)
             if refusal is not None:
                 made.verdict = guard.refuse(refusal, enforced=(guard.mode or refusal.mode) == "enforce")
@@ -83,6 +88,14 @@ class Admission:
         if guard.purse is not None:
             made.reservation = Reservation(guard, guard.purse, made.call_id, made.who)
         return made.reservation
+
+    def _estimated(self, made: ModelCall) -> int:
+        """What the call may cost, nano-dollars. Where that cannot be told it is counted all the same, for nothing."""
+        try:
+            return made.guess().usd
+        except Exception:
+            self._guard.failed()
+            return 0
 
     def observed(self, made: ModelCall, refusal: Decision | None) -> None:
         """A budget would have refused the call, were it enforced."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from spanfuse.bounded import Bounded
@@ -91,7 +92,7 @@ class Caps:
             ValueError: a cap is negative, or no number.
         """
         for cap in (budget_usd, max_steps, deadline_s):
-            if cap is not None and not 0 <= cap < float("inf"):
+            if cap is not None and not (isinstance(cap, (int, float, Decimal)) and 0 <= cap < float("inf")):
                 raise ValueError(f"a cap is a number from 0 on, not {cap!r}")
         with self._lock:
             tally = self._of(session)

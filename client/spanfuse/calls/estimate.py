@@ -53,7 +53,7 @@ def tokens_of(value: Any) -> int:
     todo = [value]
     for item in todo:  # it grows while it is walked
         if isinstance(item, str):
-            plain = len(item) if item.isascii() else sum(map(str.isascii, item))
+            plain = len(item) if item.isascii() else len(item.encode("ascii", "ignore"))
             ascii_chars += plain
             others += len(item) - plain
         elif isinstance(item, Mapping):

@@ -53,7 +53,6 @@ class Meter:
             cost_usd: the most that the call may cost, USD; None: by price and tokens.
         """
         from spanfuse.ledger.amounts import nano
-        from spanfuse.ledger.errors import InvalidAmount
 
         limit = whole_tokens(most)
         self._guess = Tokens(self._size(sent), OUTPUT_TOKENS if limit is None else limit)
@@ -61,7 +60,7 @@ class Meter:
         if cost_usd is not None:
             try:
                 self._estimate = self._estimate._replace(usd=nano(cost_usd))
-            except InvalidAmount:
+            except Exception:
                 self._failed()
 
     def _size(self, sent: Any) -> int:

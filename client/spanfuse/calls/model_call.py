@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from spanfuse.calls.meter import Meter
 from spanfuse.context import NOBODY, Identity, call
 from spanfuse.decisions.verdict import ALLOWED, Verdict
+from spanfuse.names import legible
 
 if TYPE_CHECKING:
     from spanfuse.calls.reservation import Reservation
@@ -43,8 +44,8 @@ class Asked(NamedTuple):
 
 
 class ModelCall:
-    """One call, to be used once: with `with` or `async with`, or with `begin` and `end` where callbacks tell of before and
-    after. Made by `Guard.call`.
+    """One call: with `with` or `async with`, or with `begin` and `end` where callbacks tell of before and after. Made by
+    `Guard.call`. Used again after its end it is another call, of the same question.
 
     A call inside the block of another of the same Guard is the same call, seen by two integrations: it does nothing.
 
@@ -72,7 +73,16 @@ class ModelCall:
         self.guard, self._admission = guard, guard.admission
         self.names = names
         self.asked = asked
-        self.call_id = call_id or os.urandom(16).hex()
+        self.call_id = legible(call_id) or os.urandom(16).hex()
+        self._anew()
+
+    def renew(self) -> None:
+        """Be another call, under another id."""
+        self.call_id = os.urandom(16).hex()
+        self._anew()
+
+    def _anew(self) -> None:
+        asked, guard = self.asked, self.guard
         self.messages: list[Any] | None = None
         self.who: Identity = NOBODY
         self.verdict: Verdict = ALLOWED

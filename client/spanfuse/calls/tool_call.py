@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spanfuse import context
 from spanfuse.blocked import Blocked
 from spanfuse.context import NOBODY, Identity
+from spanfuse.names import legible
 
 if TYPE_CHECKING:
     from spanfuse.guard import Guard
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class ToolCall:
-    """One execution, to be used once: with `with` or `async with`, or with `begin` and `end`. Made by `Guard.tool`.
+    """One execution: with `with` or `async with`, or with `begin` and `end`. Made by `Guard.tool`. Used again after its end it
+    is another execution.
 
     The same tool with the same arguments inside its block is the same execution, seen by two integrations: it does nothing.
 
@@ -36,7 +38,8 @@ class ToolCall:
 
     def __init__(self, guard: Guard, names: Mapping[str, object], name: str, arguments: Any, call_id: str) -> None:
         self.guard = guard
-        self.name, self.arguments, self.call_id = name, arguments, call_id
+        # What cannot be shown stays as it is: no rule can judge it, and it is denied.
+        self.name, self.arguments, self.call_id = legible(name) or name, arguments, legible(call_id) or ""
         self._names = names
         self.who: Identity = NOBODY
         self.brought: Any = None
@@ -110,7 +113,8 @@ class ToolCall:
             self.guard.count("would_block", rule=judged.observed.rule, key=f"tool:{self.name}")
 
     def _begun(self) -> None:
-        self.began_ns = self.guard.now_ns()
+        self.began_ns, self.ended_ns = self.guard.now_ns(), 0
+        self.brought = self.error = None
         self.guard.tell("tool_began", self)
 
     def _seen(self) -> bool:
@@ -118,7 +122,10 @@ class ToolCall:
         outer = TOOL_AT_HAND.get()
         if outer is None or outer.guard is not self.guard or outer.ended_ns:
             return False
-        return outer.name == self.name and bool(outer.arguments == self.arguments)
+        try:
+            return outer.name == self.name and bool(outer.arguments == self.arguments)
+        except Exception:  # objects of who knows which library: told apart, both are guarded
+            return False
 
     def inside(self) -> None:
         """Make what follows in this context part of this execution, until `outside` or its end: for callbacks."""

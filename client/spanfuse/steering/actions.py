@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from spanfuse import context
 from spanfuse.calls.caps import NONE, Caps, Given, Spent
@@ -14,20 +15,38 @@ from spanfuse.steering.budget_warnings import FRACTIONS, BudgetWarning, BudgetWa
 from spanfuse.steering.cancel import Cancels, CancelToken
 from spanfuse.steering.context_pressure import TIERS, ContextPressure, ContextWatch, Window
 
+if TYPE_CHECKING:
+    from spanfuse.decisions.availability import OnUnavailable
+    from spanfuse.decisions.feed import Feed
+    from spanfuse.decisions.judge import Judge, Mode
+
 
 class Actions(Checks):
     """The part of a Guard that knows its sessions and its listeners.
 
     Args:
+        feed: brings the decisions, of which the listeners are told.
         monotonic: clock that never goes back, seconds; the others are as of `Checks`.
     """
 
-    def __init__(self, *checks: Any, monotonic: Callable[[], float]) -> None:
-        super().__init__(*checks)
+    def __init__(
+        self,
+        feed: Feed,
+        judge: Judge,
+        *,
+        mode: Mode | None,
+        on_unavailable: OnUnavailable | Mapping[str, OnUnavailable],
+        disabled: bool,
+        now_ns: Callable[[], int],
+        monotonic: Callable[[], float],
+    ) -> None:
+        super().__init__(feed, judge, on_unavailable, mode, disabled, now_ns)
         self.caps: Final = Caps(self.now_ns, monotonic)
         self.cancels: Final = Cancels(self.mode, monotonic)
         self._cancelled = self.cancels.held
         self._listeners: list[object] = [self.cancels]
+        feed.told = partial(self.tell, "decided")
+        feed.governed = lambda notice: self.tell("governed", notice.policy)
 
     def ruled(self, who: Identity) -> Given:
         """The caps that rules set for a call, beside those that its session was given."""
@@ -65,7 +84,8 @@ class Actions(Checks):
         names = Session(session, agent=agent, user=user, team=team, trace=trace)
         if budget_usd is not None or max_steps is not None or deadline_s is not None:
             self.caps.set(names.named(), budget_usd, max_steps, deadline_s)
-            if deadline_s is not None and (at_s := self.caps.spent(names.named()).deadline) is not None:
+            stops = not self.disabled and self.mode != "observe"
+            if stops and deadline_s is not None and (at_s := self.caps.spent(names.named()).deadline) is not None:
                 self.cancels.deadline(names.named(), at_s)
         return names
 
@@ -132,7 +152,8 @@ class Actions(Checks):
 
         `began(call)`, `ended(call)`: a model call was admitted, is over; `tool_began(tool)`, `tool_ended(tool)`: the same for a
         tool; `entered(call)`, `left(call)`: the block of a model call is entered, is left, in the context of its code;
-        `refused(decision, identity)`: a call was refused.
+        `refused(decision, identity)`: a call was refused; `decided(decision)`: one has arrived; `governed(policy)`: the
+        operators have changed the rules; `after_fork()`: this is a forked child, whose locks and threads are the parent's.
         """
         self._listeners += listeners
 

@@ -9,8 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+ROOM: Final = 256
+"""Alarms that are kept, whether cancelled or not, before those that are cancelled are thrown out."""
 IDLE_S: Final = 1.0
 """How long the thread waits for another alarm before it ends, seconds: sessions come one after the other."""
+LOOK_S: Final = 3600.0
+"""How long it waits at most before it looks at the clock again, seconds: no lock waits for centuries."""
 
 
 class Alarm:
@@ -42,16 +46,25 @@ class Alarms:
 
     def _begin_anew(self) -> None:
         self._heap: list[tuple[float, int, Alarm]] = []
+        self._room = ROOM
         self._news = threading.Condition()
         self._thread: threading.Thread | None = None
 
     after_fork = _begin_anew
     """What is to come in the parent is the parent's."""
 
+    def __len__(self) -> int:
+        """Alarms that are kept."""
+        return len(self._heap)
+
     def at(self, when_s: float, call: Callable[[], None]) -> Alarm:
         """Call at a time of the clock; at once, if it has passed."""
         alarm = Alarm(call)
         with self._news:
+            if len(self._heap) >= self._room:
+                self._heap = [entry for entry in self._heap if entry[2].call is not None]
+                heapq.heapify(self._heap)
+                self._room = max(ROOM, 2 * len(self._heap))
             heapq.heappush(self._heap, (when_s, next(self._numbers), alarm))
             self._run_thread()
             self._news.notify()
@@ -68,7 +81,7 @@ class Alarms:
                 self._drop_cancelled()
                 left = self._heap[0][0] - self._monotonic() if self._heap else None
                 if left is None or left > 0:
-                    told = self._news.wait(IDLE_S if left is None else left)
+                    told = self._news.wait(IDLE_S if left is None else min(left, LOOK_S))
                     if left is None and not told and not self._heap:
                         self._thread = None
                         return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 CANCELLED: Final = "cancelled"
 """Rule of a session that its own process has cancelled."""
 MAX_SESSIONS: Final = 10_000
-"""Sessions that stay cancelled, and tokens kept for their callbacks alone; beyond it the oldest is let go."""
+"""Sessions that stay cancelled, tokens kept for their callbacks alone, and deadlines; beyond it the oldest is let go."""
 TERMINAL: Final = frozenset({CANCELLED, "limits.max_steps", "limits.max_duration_s", "budget.session"})
 """Rules by which this process refuses all further calls of a session."""
 
@@ -182,7 +182,9 @@ class Cancels:
     def deadline(self, session: str, at_s: float) -> None:
         """Cancel the token of a session at a time of the clock; a second deadline replaces the first."""
         with self._lock:
-            before = self._deadlines.get(session)
+            before = self._deadlines.pop(session, None)
+            if before is None and len(self._deadlines) >= MAX_SESSIONS:
+                _, before = self._deadlines.popitem(last=False)
             if before is not None:
                 before.cancel()
             self._deadlines[session] = self._alarms.at(at_s, lambda: self._stop(session, late(session)))
@@ -194,7 +196,7 @@ class Cancels:
                 alarm.cancel()
             self._deadlines.clear()
 
-    def seen(self, decision: Decision) -> None:
+    def decided(self, decision: Decision) -> None:
         """A decision has arrived: one that stops sessions cancels their tokens, one that closes a session makes room for a new
         token."""
         if self._stops(decision):
