@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, overload
 
+from spanfuse import settings
 from spanfuse.calls.caps import NONE, Given
 from spanfuse.context import Identity
 from spanfuse.counters import Counts
 from spanfuse.decisions.availability import OnUnavailable
-from spanfuse.decisions.feed import Feed, FeedState
-from spanfuse.decisions.judge import Judge, Mode
-from spanfuse.decisions.probes import PROBE_LEASE_S, Probes
+from spanfuse.decisions.feed import FeedState
+from spanfuse.decisions.judge import Mode
+from spanfuse.decisions.probes import PROBE_LEASE_S
 from spanfuse.emission import destination
+from spanfuse.names import legible
 from spanfuse.steering.actions import Actions
 
 if TYPE_CHECKING:
@@ -25,14 +26,11 @@ if TYPE_CHECKING:
     from spanfuse.calls.model_call import ModelCall
     from spanfuse.calls.tool_call import ToolCall
     from spanfuse.decisions.leases import Leases
-    from spanfuse.ledger.book import Definitions
     from spanfuse.ledger.ledger import Ledger
-    from spanfuse.ledger.purse import Purse
     from spanfuse.local import LocalHost
     from spanfuse.subscribers.base import Subscriber
     from spanfuse.tools.policy import ToolPolicy
-    from spanfuse_schemas import Decision, Policy, PolicyNotice
-    from spanfuse_schemas.signing import Keyring
+    from spanfuse_schemas import Decision, Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 GuardState = Literal["disabled"] | FeedState
@@ -40,7 +38,6 @@ GuardState = Literal["disabled"] | FeedState
 STALENESS_S: Final = 30.0
 """Silence after which nothing is known any more, seconds: six missed signs of life of the API or the broker."""
 
-log = logging.getLogger("spanfuse")
 _guards: weakref.WeakSet[Guard] = weakref.WeakSet()
 
 
@@ -64,7 +61,7 @@ class Guard(Actions):
         signing_key: secret of `service.signing_key`, several separated by commas or in a list: then only what is signed with
             one of them is obeyed. Default `SPANFUSE_SIGNING_KEY`, else none: whatever arrives is obeyed.
         token: for the API, of the role `read`. Default `SPANFUSE_API_TOKEN`, else none.
-        ledger: where strict budgets are kept, for `spend`: a ledger, or its address (`spanfuse.ledger.connect`); default
+        ledger: where strict budgets are kept, for `call`: a ledger, or its address (`spanfuse.ledger.connect`); default
             `SPANFUSE_LEDGER`, else none.
         price: model, input tokens, output tokens → USD, to price calls with; default the table that the ledger publishes, else,
             with `local`, list prices.
@@ -112,31 +109,33 @@ class Guard(Actions):
         from spanfuse.calls.admission import Admission
         from spanfuse.calls.pricing import Pricing
         from spanfuse.emission.reports import Reporter
-        from spanfuse.subscribers.connect import connect
         from spanfuse.tools.policy import ToolPolicy
 
-        decided = _mode(mode)
-        self.purse: Final = _purse(ledger or os.environ.get("SPANFUSE_LEDGER"))
+        purse = settings.purse_of(ledger)
+        decided = settings.mode_of(mode)
         super().__init__(
-            Feed(
-                connect(subscriber, nobody=local is not False, token=token), staleness_s, monotonic, _keys(signing_key)
+            settings.feed_of(
+                subscriber,
+                token=token,
+                signing_key=signing_key,
+                staleness_s=staleness_s,
+                monotonic=monotonic,
+                local=local is not False,
             ),
-            Judge(decided, Probes(probe_lease_s, _leases(leases, self.purse), monotonic), now_ns),
-            on_unavailable,
-            decided,
-            os.environ.get("SPANFUSE_DISABLED", "").lower() in ("1", "true", "yes", "on"),
-            now_ns,
+            settings.judge_of(decided, leases, purse, probe_lease_s=probe_lease_s, now_ns=now_ns, monotonic=monotonic),
+            mode=decided,
+            on_unavailable=on_unavailable,
+            disabled=settings.disabled(),
+            now_ns=now_ns,
             monotonic=monotonic,
         )
-        self.pricing: Final = Pricing(price, self._definitions)
+        self.purse: Final = purse
+        self.pricing: Final = Pricing(price, purse)
         self.admission: Final = Admission(self)
         self.tools: Final = tools or ToolPolicy()
         self.local: Final = None if local is False or self.disabled else self._hosted(local)
-        self._obeys = local is True
-        """Whether the local host takes the server's policy."""
-        self._feed.governed, self._feed.told = self._govern, self._told
         self._reporter: Final = Reporter(self, report_to)
-        self.listen(self._reporter)
+        self.listen(self.tools, *([self.local] if self.local is not None else ()), self._reporter)
         if spans and not self.disabled:
             from spanfuse.emission.spans import CallSpans
 
@@ -146,36 +145,13 @@ class Guard(Actions):
     def _hosted(self, local: Policy | Mapping[str, Any] | bool) -> LocalHost:
         from spanfuse.local import LocalHost, policy_of
 
-        host = LocalHost(policy_of(local), self.caps.forget)
-        self.listen(host)
+        host = LocalHost(policy_of(local), self.caps.forget, obeys=local is True)
         self._local, self.pricing.listed = host.held, host.price
         return host
-
-    def _told(self, decision: Decision) -> None:
-        """A decision has arrived."""
-        try:
-            self.cancels.seen(decision)
-            if self.local is not None:
-                self.local.follow(decision)
-        except Exception:
-            self.failed()
-
-    def _govern(self, notice: PolicyNotice) -> None:
-        """The operators have changed the rules."""
-        try:
-            self.tools.follow(notice.policy)
-            if self.local is not None and self._obeys:
-                self.local.policy = notice.policy
-        except Exception:
-            self.failed()
 
     def ruled(self, who: Identity) -> Given:
         """The caps that the rules of a local host set for a call."""
         return self.local.caps(who) if self.local is not None else NONE
-
-    def _definitions(self) -> Definitions | None:
-        book = self.purse.ledger.book if self.purse is not None else None
-        return book.definitions if book is not None else None
 
     def call(
         self,
@@ -226,7 +202,17 @@ class Guard(Actions):
         """
         from spanfuse.calls.model_call import Asked, ModelCall
 
-        asked = Asked(model, messages, prompt, system, tools, max_output_tokens, provider, operation, cost_usd)
+        asked = Asked(
+            legible(model) or "",
+            messages,
+            prompt,
+            system,
+            tools,
+            max_output_tokens,
+            legible(provider) or "",
+            legible(operation) or "chat",
+            cost_usd,
+        )
         return ModelCall(self, _given(session, agent, user, team, trace), asked, call_id)
 
     def tool(
@@ -404,9 +390,6 @@ class Guard(Actions):
         self.caps.after_fork()
         self.admission.after_fork()
         self.tell("after_fork")
-        if self.local is not None:
-            self.local.after_fork()
-        self.tools.after_fork()
         self._judge.probes.after_fork()
         self._feed.after_fork()
         if self.purse is not None:
@@ -417,46 +400,6 @@ def _given(session: object, agent: object, user: object, team: object, trace: ob
     """The names that were given."""
     given = {"session": session, "agent": agent, "user": user, "team": team, "trace": trace}
     return {name: value for name, value in given.items() if value is not None}
-
-
-def _mode(mode: Mode | None) -> Mode | None:
-    """The mode asked for, else the environment's."""
-    if mode in ("observe", "enforce"):
-        return mode
-    if mode is not None:
-        raise ValueError(f"mode is 'observe', 'enforce' or None, not {mode!r}")
-    named = os.environ.get("SPANFUSE_MODE", "").lower()
-    if named in ("observe", "enforce"):
-        return cast("Mode", named)
-    if named:
-        log.warning("SPANFUSE_MODE is observe or enforce, not %r: left as decisions say", named)
-    return None
-
-
-def _purse(ledger: Ledger | str | None) -> Purse | None:
-    if not ledger:
-        return None
-    from spanfuse.ledger.purse import opened
-
-    return opened(ledger)
-
-
-def _keys(signing_key: str | Sequence[str]) -> Keyring | None:
-    secrets = signing_key or os.environ.get("SPANFUSE_SIGNING_KEY")
-    if not secrets:
-        return None
-    from spanfuse_schemas.signing import Keyring
-
-    return Keyring(secrets.split(",") if isinstance(secrets, str) else secrets)
-
-
-def _leases(leases: Leases | str | None, purse: Purse | None) -> Leases | None:
-    leases = leases or os.environ.get("SPANFUSE_LEASES")
-    if leases is None and purse is None:
-        return None
-    from spanfuse.decisions.leases import leases_at
-
-    return leases_at(leases, purse.ledger if purse is not None else None)
 
 
 def _after_fork() -> None:

@@ -60,7 +60,7 @@ def test_rules_of_operators_never_grant_what_those_of_the_code_do_not_nor_the_ot
 ) -> None:
     both, alone = policy_of(rules, default), policy_of(central, central_default)
     own = both.judge(tool, {}, WHO).action
-    both.follow(
+    both.governed(
         Policy(
             mode="enforce",
             tools=tuple(ToolRule(tool=pattern, action=action) for action, pattern in central),
@@ -221,11 +221,11 @@ def test_limits_of_operators_and_of_the_code_both_hold_and_outlive_a_reload() ->
     policy = ToolPolicy().allow("search", max_calls=5)
     rule = ToolRule(tool="s*", action="allow", max_calls=2)
     for _ in range(2):
-        policy.follow(Policy(mode="enforce", tools=(rule, ToolRule(tool="x", action="deny"))))
+        policy.governed(Policy(mode="enforce", tools=(rule, ToolRule(tool="x", action="deny"))))
         assert not denied(policy, "search")
-    policy.follow(Policy(mode="enforce", tools=(rule,)))
+    policy.governed(Policy(mode="enforce", tools=(rule,)))
     assert denied(policy, "search")
-    policy.follow(Policy(mode="enforce"))
+    policy.governed(Policy(mode="enforce"))
     assert [bool(denied(policy, "search")) for _ in range(4)] == [False, False, False, True]
 
 
@@ -241,7 +241,7 @@ def test_so_many_sessions_are_counted_and_the_oldest_begins_anew(monkeypatch: py
 
 def test_rules_of_operators_that_only_observe_deny_nothing_and_tell_what_they_would() -> None:
     policy = ToolPolicy()
-    policy.follow(Policy(mode="observe", tools=(ToolRule(tool="bash", action="deny", reason="no shells"),)))
+    policy.governed(Policy(mode="observe", tools=(ToolRule(tool="bash", action="deny", reason="no shells"),)))
     judged = policy.admit("bash", {}, WHO)
     assert judged.observed is not None
     assert judged.observed.reason == "no shells"

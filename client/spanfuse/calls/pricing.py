@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spanfuse.calls.estimate import Price, Tokens, by_rate, by_table
 
 if TYPE_CHECKING:
-    from spanfuse.ledger.book import Definitions
+    from spanfuse.ledger.purse import Purse
 
 Listed = Callable[[str, str, Tokens], "int | None"]
 """Provider, model, tokens → nano-dollars; None where no list has the model."""
@@ -19,15 +19,15 @@ class Pricing:
 
     Args:
         price: the user's function; where it fails, or answers what is no amount, it is passed over.
-        definitions: gives what the ledger publishes; None: it was never heard of, or there is none.
+        purse: whose ledger publishes prices; None: there is none.
+
+    Attributes:
         listed: list prices; None: none are at hand.
     """
 
-    def __init__(
-        self, price: Price | None, definitions: Callable[[], Definitions | None], listed: Listed | None = None
-    ) -> None:
-        self._price, self._definitions = price, definitions
-        self.listed = listed
+    def __init__(self, price: Price | None, purse: Purse | None) -> None:
+        self._price, self._purse = price, purse
+        self.listed: Listed | None = None
 
     def cost(self, provider: str, model: str, tokens: Tokens) -> int:
         """Cost of so many tokens, nano-dollars."""
@@ -35,7 +35,7 @@ class Pricing:
         from spanfuse.ledger.book import Definitions
 
         found = self._own(model, tokens)
-        known = self._definitions() or Definitions()
+        known = (self._purse.definitions if self._purse is not None else None) or Definitions()
         if found is None:
             found = by_table(model, tokens, known)
         if found is None and self.listed is not None:

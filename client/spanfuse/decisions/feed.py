@@ -46,7 +46,7 @@ class Feed:
         self.closed = False
         """Ended by its owner."""
         self.told: Callable[[Decision], None] | None = None
-        """Is told of each change."""
+        """Is told of each change, and does not fail."""
         self.policy: PolicyNotice | None = None
         """The policy in force on the server; None: it has told of none."""
         self.governed: Callable[[PolicyNotice], None] | None = None

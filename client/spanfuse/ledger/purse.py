@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from spanfuse.ledger.allowance import Allowance
 from spanfuse.ledger.amounts import Amounts
+from spanfuse.ledger.book import Definitions
 from spanfuse.ledger.connect import connect
 from spanfuse.ledger.errors import LedgerError, Unavailable, UnknownCall
 from spanfuse.ledger.ledger import Ledger
@@ -84,6 +85,12 @@ class Purse:
 
     after_fork = _begin_anew
     """What the parent owes is the parent's to settle."""
+
+    @property
+    def definitions(self) -> Definitions | None:
+        """What the ledger publishes; None: it was never heard of."""
+        book = self.ledger.book
+        return book.definitions if book is not None else None
 
     @property
     def pending(self) -> int:

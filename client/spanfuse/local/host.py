@@ -37,10 +37,11 @@ class LocalHost:
     Args:
         policy: the rules.
         released: is told of a session that an operator has reset.
+        obeys: it takes the rules of the server in place of these.
     """
 
-    def __init__(self, policy: Policy, released: Callable[[str], None]) -> None:
-        self._released = released
+    def __init__(self, policy: Policy, released: Callable[[str], None], *, obeys: bool) -> None:
+        self._released, self._obeys = released, obeys
         self._pipeline = Pipeline(policy)
         self._caps: dict[int, tuple[Rules, Given]] = {}
         self._prices = Prices()
@@ -83,8 +84,13 @@ class LocalHost:
         if tool.who.session is not None:
             self._step(of_tool_call(tool))
 
-    def follow(self, decision: Decision) -> None:
-        """Obey an operator: what a reset on the server forgets of a session is forgotten here, too."""
+    def governed(self, policy: Policy) -> None:
+        """The operators have changed the rules."""
+        if self._obeys:
+            self.policy = policy
+
+    def decided(self, decision: Decision) -> None:
+        """A decision has arrived: what a reset on the server forgets of a session is forgotten here, too."""
         kind, _, session = decision.key.partition(":")
         if kind == "session" and decision.reset:
             with self._lock:

@@ -155,8 +155,8 @@ class ToolPolicy:
             self._own = RuleList(self._rules, self._default)
         return self
 
-    def follow(self, policy: Policy) -> None:
-        """Take the rules of the operators, in place of those before them."""
+    def governed(self, policy: Policy) -> None:
+        """Take the rules of the operators, in place of those before them: a listener of the Guard."""
         self._central_enforced = policy.mode == "enforce"
         self._central = RuleList(((rule, None) for rule in policy.tools), policy.tools_default)
 
