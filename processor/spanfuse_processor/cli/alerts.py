@@ -17,8 +17,6 @@ from spanfuse_processor.cli.types import Duration
 if TYPE_CHECKING:
     from spanfuse_processor.cli.api import Api
 
-PAGE: Final = 1_000
-"""Rows asked for at once."""
 TEST_TIMEOUT_S: Final = 130.0
 """How long a test may take, seconds: a receiver may have two minutes."""
 
@@ -46,14 +44,7 @@ def list_(api: Api, limit: int, **asked: Any) -> View:
       spanfuse alerts list --state firing
       spanfuse alerts list --severity critical --format json
     """
-    rows: list[dict[str, Any]] = []
-    cursor = ""
-    while len(rows) < limit:
-        page = api.get("/v1/alerts", limit=min(PAGE, limit - len(rows)), cursor=cursor, **asked)
-        rows += page["alerts"]
-        cursor = page["next"]
-        if not cursor:
-            break
+    rows, cursor = api.listed("/v1/alerts", "alerts", limit, **asked)
 
     def lines(width: int) -> Any:
         from spanfuse_processor.cli.alerts_text import listed

@@ -14,6 +14,8 @@ from spanfuse_processor.errors import SpanfuseError, UnavailableError
 
 TIMEOUT_S: Final = 5.0
 """How long an answer may take, seconds."""
+PAGE: Final = 1_000
+"""Rows asked for at once."""
 STREAM_SILENCE_S: Final = 20.0
 """How long a stream may be silent, seconds: it says something every 5 s."""
 UNREADABLE: Final = (KeyError, TypeError, AttributeError)
@@ -70,7 +72,7 @@ class Api:
             why = printable(f"{type(error).__name__}: {error}")
             mine = version("spanfuse")
             raise SpanfuseError(
-                f"the API at {self.url} answers in another shape than this command, {mine}, knows ({why}); upgrade the older one"
+                f"the API at {self.url} answers in another shape than this command, {mine}, knows ({why}); upgrade the older"
             ) from error
 
     def get(self, path: str, **query: Any) -> Any:
@@ -85,6 +87,22 @@ class Api:
         with self._reaching():
             params = {name: value for name, value in query.items() if value not in (None, "", 0)}
             return self._json(self._client.get(path, params=params or None))
+
+    def listed(self, path: str, name: str, limit: int, **query: Any) -> tuple[list[Any], str]:
+        """So many rows of a list, page by page, and the cursor behind them; empty: there are no more.
+
+        Args:
+            name: of the rows.
+        """
+        rows: list[Any] = []
+        cursor = ""
+        while len(rows) < limit:
+            page = self.get(path, limit=min(PAGE, limit - len(rows)), cursor=cursor, **query)
+            rows += page[name]
+            cursor = page["next"]
+            if not cursor:
+                break
+        return rows, cursor
 
     def post(self, path: str, body: dict[str, Any], timeout_s: float = TIMEOUT_S) -> Any:
         """The JSON that answers a JSON body.

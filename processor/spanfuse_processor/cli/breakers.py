@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
@@ -12,9 +12,6 @@ from spanfuse_processor.cli.types import Key
 
 if TYPE_CHECKING:
     from spanfuse_processor.cli.api import Api
-
-PAGE: Final = 1_000
-"""Rows asked for at once."""
 
 
 @click.command()
@@ -45,14 +42,7 @@ def breakers(api: Api, key: str | None, limit: int, **asked: Any) -> View:
         return _history(api, key, limit)
     if asked["state"]:
         asked["state"] = asked["state"].replace("-", "_")
-    rows: list[dict[str, Any]] = []
-    cursor = ""
-    while len(rows) < limit:
-        page = api.get("/v1/breakers", limit=min(PAGE, limit - len(rows)), cursor=cursor, **asked)
-        rows += page["breakers"]
-        cursor = page["next"]
-        if not cursor:
-            break
+    rows, cursor = api.listed("/v1/breakers", "breakers", limit, **asked)
 
     def lines(width: int) -> Any:
         from spanfuse_processor.cli.breakers_text import listed

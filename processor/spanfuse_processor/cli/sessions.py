@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 LISTED: Final = 30
 """Rows of a list, unless it says."""
-PAGE: Final = 1_000
-"""Rows asked for at once."""
 
 
 @click.command()
@@ -64,7 +62,7 @@ def sessions(api: Api, session: str | None, since: int | None, limit: int | None
         asked["state"] = asked["state"].replace("-", "_")
     if since is not None:
         asked["since_ns"] = time.time_ns() - since
-    rows, more = _listed(api, limit or LISTED, asked)
+    rows, more = api.listed("/v1/sessions", "sessions", limit or LISTED, **asked)
 
     def lines(width: int) -> Any:
         from spanfuse_processor.cli.sessions_text import listed
@@ -72,19 +70,6 @@ def sessions(api: Api, session: str | None, since: int | None, limit: int | None
         return listed(rows, width, more=bool(more))
 
     return View({"sessions": rows, "next": more}, lines)
-
-
-def _listed(api: Api, limit: int, asked: dict[str, Any]) -> tuple[list[dict[str, Any]], str]:
-    """So many rows, page by page, and the cursor behind them."""
-    rows: list[dict[str, Any]] = []
-    cursor = ""
-    while len(rows) < limit:
-        page = api.get("/v1/sessions", limit=min(PAGE, limit - len(rows)), cursor=cursor, **asked)
-        rows += page["sessions"]
-        cursor = page["next"]
-        if not cursor:
-            break
-    return rows, cursor
 
 
 def _one(api: Api, session: str, limit: int | None) -> View:
