@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 from uuid import uuid4
 
+import httpx
 import pytest
 
+from spanfuse import Blocked, Guard
 from spanfuse_processor.config import Config
 from spanfuse_processor.config.overlay import Overlay
 from spanfuse_processor.errors import UnavailableError
@@ -20,7 +23,9 @@ from spanfuse_processor.exporters.readmodel.model import DetectionQuery, Session
 from spanfuse_processor.hosts.console_stream import StreamConsole
 from spanfuse_schemas import BudgetOrder
 from tests.services.kafka_service import KafkaService
+from tests.services.process import free_ports
 from tests.services.redis_server import LocalRedis, RedisService
+from tests.support.hosts import SPANFUSE
 from tests.support.loops import in_loop
 from tests.support.recorded import SECOND, START_NS, healthy, repeater
 from tests.support.stream import OTLP_SPANS, PARTITIONS, WorkerProcess, fresh_topics, send, settled, until
@@ -56,7 +61,11 @@ async def deployed(
 ) -> AsyncIterator[tuple[WorkerProcess, StreamConsole]]:
     """A worker, and a console of the same configuration."""
     await fresh_topics(kafka.brokers)
-    content = {"extensions": extensions(redis_url, uuid4().hex), "service": {"mode": "enforce"}, **sections}
+    content: dict[str, Any] = {
+        "extensions": extensions(redis_url, uuid4().hex),
+        "service": {"mode": "enforce"},
+        **sections,
+    }
     worker = WorkerProcess(folder, kafka.brokers, json.loads(json.dumps(content)))
     worker.start()
     receivers = {"kafka": {"brokers": kafka.brokers, "partitions": PARTITIONS}}
@@ -99,8 +108,13 @@ async def test_the_stream_answers_as_the_embedded_host_does(
         assert detail.decision is not None
         (model,) = await console.models()
         assert (model["model"], model["calls"]) == ("gpt-4o-mini", 7)
+
+        async def counted() -> bool:
+            return bool((await console.status())["counts"].get("calls") == 7)
+
+        await until(counted, "the worker has told what it counts")
         status = await console.status()
-        assert (status["host"], status["open_breakers"], status["counts"]["calls"]) == ("stream", 1, 7)
+        assert (status["host"], status["open_breakers"]) == ("stream", 1)
         assert status["workers"][0]["partitions"] == [0, 1, 2, 3]
         assert (status["sessions"], status["guards"]["refused"], console.ready, console.live) == (2, [], True, True)
         told = (await listener.take(2) or b"").decode()
@@ -213,3 +227,39 @@ async def test_what_is_delivered_again_after_a_kill_is_shown_once(
         assert [len(await console.timeline(f"s{n}", 200)) for n in range(6)] == [5] * 6
         await until(lambda: console._lag.found is not None, "the lag is known", 30)
         assert sum(r.calls for r in await console.series("global", "*", 60)) == 30
+
+
+@in_loop
+async def test_spanfuse_api_serves_it_and_guards_may_listen_there(
+    kafka: KafkaService, redis_service: RedisService, tmp_path: Path
+) -> None:
+    """The command, with the file of the workers; what Guards hear is what stands in the control topic."""
+    (port,) = free_ports(1)
+    more = {"api": {"endpoint": f"127.0.0.1:{port}"}, **extensions(redis_service.url, uuid4().hex)}
+    async with deployed(kafka, redis_service.url, tmp_path, extensions=more) as (worker, _):
+        await send(kafka.brokers, OTLP_SPANS, now(repeater(3)))
+        await settled(kafka.brokers)
+        with serving(worker._config) as api:
+            assert "spanfuse api is up" in await asyncio.to_thread(api.readline)
+            guard = Guard(f"http://127.0.0.1:{port}")
+            assert await asyncio.to_thread(guard.wait_ready, 10)
+            with pytest.raises(Blocked):
+                guard.check(session="s")
+            guard.close()
+            async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+                listed = (await client.get("/v1/sessions")).json()
+                assert [row["session"] for row in listed["sessions"]] == ["s"]
+                assert (await client.get("/readyz")).status_code == 200
+
+
+@contextmanager
+def serving(config: Path) -> Iterator[IO[str]]:
+    """`spanfuse api`, and what it says."""
+    command = [*SPANFUSE, "api", "--config", str(config)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            yield process.stderr
+        finally:
+            process.terminate()
+            assert process.wait(10) == 0

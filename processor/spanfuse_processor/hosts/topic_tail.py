@@ -56,15 +56,18 @@ class Tail:
 
     async def run(self) -> None:
         """Take what comes, until it is cancelled."""
+        told = False
         while True:
             try:
                 async with new_consumer(self._settings) as consumer:
                     await self._to_the_end(consumer)
-                    self.following = True
+                    self.following, told = True, False
                     while True:
                         await self._some(consumer)
             except (KafkaError, UnavailableError) as error:
-                log.warning("topics are followed again in %g s: %s", RETRY_S, error)
+                if not told:
+                    log.warning("topics cannot be followed; it is tried again every %g s: %s", RETRY_S, error)
+                told = True
                 await asyncio.sleep(RETRY_S)
             finally:
                 self.following = False
