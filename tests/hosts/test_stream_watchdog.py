@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 
 from spanfuse_processor.config import KafkaSettings
 from spanfuse_processor.errors import SpanfuseError
-from spanfuse_processor.hosts.stream.progress import Patience, Progress
+from spanfuse_processor.hosts.stream.progress import STUCK_S, Patience, Progress
 from spanfuse_processor.hosts.stream.watchdog import EXPELLED_S, Standing, Watchdog
 
 P = TopicPartition("spanfuse.calls", 0)
@@ -106,10 +106,10 @@ class TestMembership:
 
     def test_one_that_never_gets_partitions_ends(self) -> None:
         self.look(0, ready=False)
-        self.look(30, ready=False)
-        with pytest.raises(SpanfuseError, match="no partitions for 30 s, though Kafka answers"):
-            self.look(31, ready=False)
+        self.look(STUCK_S, ready=False)
+        with pytest.raises(SpanfuseError, match="no partitions for 90 s, though Kafka answers"):
+            self.look(STUCK_S + 1, ready=False)
 
     def test_a_long_recovery_is_progress(self) -> None:
         for n in range(10):
-            self.look(n * 20, ready=False, recovering=1_000 - n)
+            self.look(n * 60, ready=False, recovering=1_000 - n)

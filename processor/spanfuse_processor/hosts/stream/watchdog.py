@@ -54,7 +54,7 @@ class Watchdog:
 
     Args:
         standing: tells what the worker believes.
-        stuck_s: see `progress.STUCK_S`.
+        stuck_s: see `progress.STUCK_S`, which is how long it may take to get partitions, too.
     """
 
     def __init__(self, settings: KafkaSettings, standing: Callable[[], Standing], *, stuck_s: float = STUCK_S) -> None:
@@ -62,7 +62,7 @@ class Watchdog:
         self._standing = standing
         self._stuck_s = stuck_s
         self._progress = Progress(stuck_s)
-        self._joining = Patience(stuck_s)
+        self._joining = Patience(STUCK_S)
         self._expelled = Patience(EXPELLED_S)
         self._remaining = 0
 
@@ -108,7 +108,7 @@ class Watchdog:
         self._remaining = remaining
         recovers = bool(remaining) and remaining != before
         if self._joining.lost(not believed.ready and not recovers, now_s):
-            raise _ending(f"no partitions for {self._stuck_s:g} s, though Kafka answers")
+            raise _ending(f"no partitions for {STUCK_S:g} s, though Kafka answers")
         if self._expelled.lost(believed.ready and believed.member not in members, now_s):
             raise _ending(f"the consumer group has not known this worker for {EXPELLED_S:g} s")
 
