@@ -120,7 +120,14 @@ function listen() {
   let away = false;
   const source = new EventSource("/v1/events");
   source.onopen = () => { linked("on", "live"); if (away) soon(true); away = false; };
-  source.onerror = () => { away = true; linked("off", source.readyState === 2 ? "away" : "connecting"); if (source.readyState === 2) setTimeout(listen, 5000); };
+  source.onerror = () => {
+    away = true;
+    const refused = source.readyState === EventSource.CLOSED;
+    linked("off", refused ? "away" : "connecting");
+    if (!refused) return;
+    soon(true); // which asks to log in where that is why
+    setTimeout(listen, 5000);
+  };
   source.addEventListener("decision", heard);
   for (const name of URGENT) source.addEventListener(name, () => soon(true));
   for (const name of ["detection", "sessions", "alert"]) source.addEventListener(name, () => soon(false));
@@ -133,6 +140,7 @@ addEventListener("pageshow", (event) => { if (event.persisted) location.reload()
 // ---- Dialogs and orders
 
 let saying;
+let open = []; // details that stay open while the part around them is drawn anew
 
 function say(text, wrong) {
   const said = at("said");
@@ -148,7 +156,6 @@ document.body.addEventListener("htmx:beforeSwap", (event) => {
     open = [...document.querySelectorAll("#live details[open]")].map((one) => one.id);
   }
 });
-let open = [];
 document.body.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target.id === "dialog-body") {
     times(at("dialog"));
