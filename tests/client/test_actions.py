@@ -10,8 +10,8 @@ import pytest
 
 from spanfuse import Blocked
 from spanfuse.testing import FakeGuard, MemorySubscriber, block, closed, is_blocked
+from spanfuse.tools import Question, ToolPolicy
 from spanfuse.tools.denied import ToolDenied
-from spanfuse.tools.policy import Question, ToolPolicy
 from spanfuse_schemas import Policy, PolicyNotice, ToolRule
 from tests.client.waiting import wait_until
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spanfuse.context import IDENTITY, Identity, session
+from spanfuse.tools import Approval, Question, ToolPolicy
 from spanfuse.tools import asking as tool_asking
 from spanfuse.tools.denied import ToolDenied
-from spanfuse.tools.policy import Approval, Question, ToolPolicy
 from tests.client.waiting import wait_until
 
 WHO = Identity("run-1", "planner", "ada", "research")

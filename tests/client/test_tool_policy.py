@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from spanfuse.blocked import Blocked
 from spanfuse.context import Identity
+from spanfuse.tools import Denial
 from spanfuse.tools import denials as tool_denials
-from spanfuse.tools import policy as tool_policy
+from spanfuse.tools import executions as tool_executions
 from spanfuse.tools.denied import ToolDenied
-from spanfuse.tools.policy import Denial, ToolPolicy
+from spanfuse.tools.policy import ToolPolicy
 from spanfuse.tools.rules import STRICTNESS
 from spanfuse_schemas import Policy, ToolRule
 
@@ -230,13 +231,12 @@ def test_limits_of_operators_and_of_the_code_both_hold_and_outlive_a_reload() ->
 
 
 def test_so_many_sessions_are_counted_and_the_oldest_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tool_policy, "MAX_SESSIONS", 3)
+    monkeypatch.setattr(tool_executions, "MAX_SESSIONS", 3)
     policy = ToolPolicy().allow("*", max_calls=1)
     for session in "abcd":
         assert not denied(policy, "x", who=Identity(session))
     assert denied(policy, "x", who=Identity("d"))
     assert not denied(policy, "x", who=Identity("a"))
-    assert len(policy._counts) == 3
 
 
 def test_rules_of_operators_that_only_observe_deny_nothing_and_tell_what_they_would() -> None:

@@ -15,11 +15,10 @@ from spanfuse import Blocked, Guard
 from spanfuse.steering import budget_warnings, progress
 from spanfuse.steering.cancel import CancelToken
 from spanfuse.steering.context_pressure import TIERS
+from spanfuse.tools import Denial, Question, ToolDenied
 from spanfuse.tools import asking as tool_asking
 from spanfuse.tools import denials as tool_denials
-from spanfuse.tools import policy as tool_policy
-from spanfuse.tools.denied import ToolDenied
-from spanfuse.tools.policy import Denial, Question
+from spanfuse.tools import executions as tool_executions
 from spanfuse_processor.config import load_config
 from spanfuse_processor.hosts.reload import OF_SERVICE, RELOADED
 from spanfuse_schemas import Matcher
@@ -80,7 +79,7 @@ def test_every_operator_is_in_the_table_and_no_other() -> None:
 
 def test_the_numbers_are_those_of_the_code() -> None:
     assert f"`ask_timeout_s` {tool_asking.TIMEOUT_S:g}" in PAGE
-    assert f"{tool_policy.MAX_SESSIONS:,} sessions are remembered" in PAGE
+    assert f"{tool_executions.MAX_SESSIONS:,} sessions are remembered" in PAGE
     assert f"the last {tool_denials.MAX_DENIALS:,} `Denial`s" in PAGE
     assert "at=" + str(dict(TIERS)).replace("'", '"') in PAGE
     assert budget_warnings.FRACTIONS == (0.5, 0.2, 0.1)

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from spanfuse.bounded import Bounded
 from spanfuse.context import NOBODY, Identity
 from spanfuse.tools.arguments import Arguments
 from spanfuse.tools.asking import TIMEOUT_S, Approval, Asking, Handler, Question
 from spanfuse.tools.denials import Denial, Denials
 from spanfuse.tools.denied import ToolDenied, tool_denied
+from spanfuse.tools.executions import Executions
 from spanfuse.tools.rules import STRICTNESS, Asked, Found, RuleList, ToolAction, When
 
 if TYPE_CHECKING:
     from spanfuse.decisions.judge import Mode
     from spanfuse_schemas import Policy, ToolRule
-
-__all__ = ["Approval", "Denial", "Judged", "Question", "ToolPolicy"]
-
-MAX_SESSIONS: Final = 10_000
-"""Sessions whose executions are counted; beyond it the one that was counted longest ago begins anew."""
 
 
 class Judged(NamedTuple):
@@ -93,7 +87,7 @@ class ToolPolicy:
         self._asking = Asking(ask, ask_timeout_s)
         self.denials: Final = Denials(on_denied, keep_arguments=keep_arguments)
         """What was denied."""
-        self._counts: Bounded[str, Counter[str]] = Bounded(MAX_SESSIONS)
+        self._executions = Executions()
         self._lock = threading.Lock()
 
     def after_fork(self) -> None:
@@ -101,6 +95,7 @@ class ToolPolicy:
         self._lock = threading.Lock()
         self._asking.after_fork()
         self.denials.after_fork()
+        self._executions.after_fork()
 
     def allow(self, tool: str, **rule: Any) -> ToolPolicy:
         """Add a rule that allows; see `add`."""
@@ -185,7 +180,7 @@ class ToolPolicy:
         observed = _strictest([one for one, holds in found if not holds])
         if enforced.action == "deny":
             return Judged("deny", enforced.rule, enforced.reason)
-        taken, full, used = self._counted(asked.who, [one for one, _ in found])
+        taken, full, used = self._executions.take(asked.who.session, [one for one, _ in found])
         for one, holds in found:
             if one is full and holds:
                 return Judged("deny", "tools.max_calls", _limit(one), used=used)
@@ -193,33 +188,6 @@ class ToolPolicy:
             observed = full._replace(action="deny", rule="tools.max_calls", reason=_limit(full))
         refused = observed if observed.action == "deny" else None
         return Judged(enforced.action, enforced.rule, enforced.reason, refused, taken)
-
-    def _counted(self, who: Identity, found: list[Found]) -> tuple[tuple[str, ...], Found | None, int]:
-        """Count a call by all rules that count it, or by none: under what, the one whose limit is reached, and its count."""
-        counting = [one for one in found if one.counted]
-        if not counting:
-            return (), None, 0
-        with self._lock:
-            counts = self._of(who)
-            for one in counting:
-                if counts[one.counted] >= one.max_calls:
-                    return (), one, counts[one.counted]
-            taken = tuple({one.counted for one in counting})
-            counts.update(taken)
-        return taken, None, 0
-
-    def _of(self, who: Identity) -> Counter[str]:
-        session = who.session or ""
-        found = self._counts.get(session)
-        if found is None:
-            found = self._counts[session] = Counter()
-        return found
-
-    def _give_back(self, who: Identity, taken: tuple[str, ...]) -> None:
-        with self._lock:
-            counts = self._counts.peek(who.session or "")
-            if counts is not None:  # else it was forgotten meanwhile
-                counts.subtract(taken)
 
     def admit(self, tool: str, arguments: Any, who: Identity = NOBODY, mode: Mode | None = None) -> Judged:
         """Let a call through, asking where a rule says so, or refuse it.
@@ -265,12 +233,12 @@ class ToolPolicy:
         try:
             yield
         except BaseException:
-            self._give_back(who, judged.taken)
+            self._executions.give_back(who.session, judged.taken)
             raise
 
     def _done(self, asked: Asked, judged: Judged, answer: Approval | None) -> Judged:
         if answer is not None and not answer.allowed:
-            self._give_back(asked.who, judged.taken)
+            self._executions.give_back(asked.who.session, judged.taken)
             judged = judged._replace(action="deny", rule="tools.ask", reason=answer.reason or judged.reason)
         elif answer is not None:
             judged = judged._replace(action="allow")

@@ -20,8 +20,8 @@ from langgraph.types import RetryPolicy
 from spanfuse import Blocked
 from spanfuse.integrations.langchain import GuardCallback, GuardMiddleware
 from spanfuse.testing import block, nudge
+from spanfuse.tools import Question, ToolPolicy
 from spanfuse.tools.denied import ToolDenied
-from spanfuse.tools.policy import Question, ToolPolicy
 from tests.frameworks.scripts import DONE, NUDGE, SEARCH, last_said, read_alike
 from tests.frameworks.watched import Watched
 from tests.support.fake_provider import FakeProvider
