@@ -197,6 +197,8 @@ class Config(Section):
             )
         if self.service.mode == "observe" and (self.tools.rules or self.tools.default != "allow"):
             found.append("tools: what they deny is counted and executed, since service.mode is observe")
+        if (alerts := self.exporters.alerts) is not None and not alerts.receivers.named():
+            found.append("exporters.alerts: without receivers nobody is told; GET /v1/alerts lists them")
         return found
 
     def policy(self) -> Policy:

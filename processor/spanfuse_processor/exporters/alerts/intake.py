@@ -61,7 +61,9 @@ class Intake:
         self._seen[found.id] = None
         if len(self._seen) > MAX_SEEN:
             del self._seen[next(iter(self._seen))]
-        self.apply(of_detection(found, await self._account(about(found), found.rule)), now_ns)
+        self.apply(
+            of_detection(found, self._source.policy.policy.mode, await self._account(about(found), found.rule)), now_ns
+        )
 
     async def _take_decision(self, decision: Decision, now_ns: int) -> None:
         account = await self._account(decision.key, decision.rule) if decision.action != "allow" else None

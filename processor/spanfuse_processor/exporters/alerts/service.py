@@ -62,7 +62,7 @@ class AlertService:
         self.unsaved = 0
         """Times that the book could not be stored."""
         self.failed = 0
-        """Groups of news that met an error nobody foresaw."""
+        """News and looks that met an error nobody foresaw."""
         self._caught_up = False
         self._news = Follower(source)
 
@@ -162,9 +162,12 @@ class AlertService:
             try:
                 await self._hear(group, self._clock())
             except Exception:  # whatever is the matter with some news, the next are heard
-                if not self.failed:
-                    log.exception("the alerts cannot use what they were told; such is counted, the first is logged")
-                self.failed += 1
+                self._fail()
+
+    def _fail(self) -> None:
+        if not self.failed:
+            log.exception("the alerts cannot use what they were told; such is counted, the first is logged")
+        self.failed += 1
 
     async def _hear(self, group: list[News], now_ns: int) -> None:
         for one in group:
@@ -193,8 +196,11 @@ class AlertService:
     async def _look(self) -> None:
         while True:
             now_ns = self._clock()
-            for found in await self._watch.look(now_ns):
-                self._intake.apply(found, now_ns)
+            try:
+                for found in await self._watch.look(now_ns):
+                    self._intake.apply(found, now_ns)
+            except Exception:
+                self._fail()
             await asyncio.sleep(self._settings.watch.interval_s)
 
     async def _save(self, *, everything: bool = False) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from spanfuse_processor.exporters.alerts.model import Severity
+from spanfuse_processor.exporters.alerts.model import SEVERITIES, Severity
 from spanfuse_processor.exporters.alerts.signal import Over, Signal
 from spanfuse_schemas import Decision, Detection
 from spanfuse_schemas.budget import NANO, Audited
+
+Mode = Literal["observe", "enforce"]
 
 BUDGET: Final = "budget."
 """How the rules of budgets begin."""
@@ -22,10 +24,11 @@ _EXTENSION: Final = 0.25
 """Share of its limit by which the command that is told extends a budget."""
 
 
-def of_detection(found: Detection, account: dict[str, Any] | None = None) -> Signal | None:
+def of_detection(found: Detection, mode: Mode, account: dict[str, Any] | None = None) -> Signal | None:
     """What a detection tells; none: its rule is in shadow.
 
     Args:
+        mode: whether what rules ask for is enforced.
         account: of the budget that it is about, as `/v1/budgets` lists it.
     """
     if found.mode == "shadow":
@@ -33,18 +36,19 @@ def of_detection(found: Detection, account: dict[str, Any] | None = None) -> Sig
     key = about(found)
     of_budget = found.rule.startswith(BUDGET)
     level = _LEVELS[found.action]
-    severity = "info" if found.conditional else _severity(found.rule, key, found.action)
+    severity = "info" if found.conditional else _severity(found.rule, key, found.action, mode)
     limit, end_ns = 0.0, None
     if of_budget:
         limit, end_ns = _account(account)
         level = found.evidence.threshold / limit if limit else level + min(found.evidence.threshold / 1e15, 0.01)
         if found.action == "warn":
             severity = "info" if limit and level < _SPENT_WARNING else "warning"
+    blocks = found.action == "block"
     return Signal(
-        rule=found.rule, key=key, severity=severity, title=title(found.rule, key, found.action), message=found.message,
+        rule=found.rule, key=key, severity=severity, title=title(found.rule, key, found.action, mode), message=found.message,
         at_ns=found.at_ns, level=level, agent=found.agent, user=found.user, team=found.team, session=found.session,
-        cost_nano_usd=found.evidence.cost_nano_usd, action=found.action, evidence=found.evidence, limit=limit,
-        window_end_ns=end_ns, release=release(key, found.rule, limit, found.evidence.unit) if found.action == "block" else "",
+        cost_nano_usd=found.evidence.cost_nano_usd, action=found.action, mode=mode if blocks else "", evidence=found.evidence,
+        limit=limit, window_end_ns=end_ns, release=release(key, found.rule, limit, found.evidence.unit) if blocks else "",
     )  # fmt: skip
 
 
@@ -60,10 +64,10 @@ def of_decision(decision: Decision, account: dict[str, Any] | None = None) -> Si
         return Over(key, decision.issued_at_ns, rearm=decision.reset)
     limit, end_ns = _account(account) if of_budget else (0.0, None)
     kind, _, name = key.partition(":")
-    severity = "info" if decision.conditional else _severity(decision.rule, key, decision.action)
+    severity = "info" if decision.conditional else _severity(decision.rule, key, decision.action, decision.mode)
     whose: dict[str, Any] = {kind: name} if kind in ("session", "agent", "user", "team") else {}
     return Signal(
-        rule=decision.rule, key=key, severity=severity, title=title(decision.rule, key, decision.action),
+        rule=decision.rule, key=key, severity=severity, title=title(decision.rule, key, decision.action, decision.mode),
         message=decision.message, at_ns=decision.issued_at_ns, level=_LEVELS[decision.action], action=decision.action,
         mode=decision.mode, evidence=decision.evidence, cost_nano_usd=decision.evidence.cost_nano_usd, limit=limit, holds=True,
         expires_at_ns=decision.expires_at_ns, lapses=decision.lapses, window_end_ns=end_ns,
@@ -100,17 +104,21 @@ def _escaped(word: str) -> str:
     return f"$'{shown}'"
 
 
-def title(rule: str, key: str, action: str) -> str:
+def title(rule: str, key: str, action: str, mode: Mode) -> str:
     """One line: who and what."""
     kind, _, name = key.partition(":")
     who = "All together" if kind == "global" else f"{kind.capitalize()} {name}"
-    does = {"block": "stopped by", "nudge": "nudged by"}.get(action, "warning of")
+    stops = "stopped by" if mode == "enforce" else "would be stopped by"
+    does = {"block": stops, "nudge": "nudged by"}.get(action, "warning of")
     return f"{who}: {does} {rule}"
 
 
-def _severity(rule: str, key: str, action: str) -> Severity:
+def _severity(rule: str, key: str, action: str, mode: Mode) -> Severity:
+    """A block matters by how many it concerns, and less where nothing is enforced, except that money is spent all the same."""
     if action == "block":
-        return "warning" if key.startswith(("session:", "trace:")) else "critical"
+        severity: Severity = "warning" if key.startswith(("session:", "trace:")) else "critical"
+        is_tried = mode == "observe" and not rule.startswith(BUDGET)
+        return SEVERITIES[SEVERITIES.index(severity) - is_tried]
     return "info" if action == "nudge" or rule in _LIGHT else "warning"
 
 

@@ -13,11 +13,15 @@ from spanfuse_processor.exporters.readmodel.model import (
     SessionPage,
     SessionQuery,
 )
-from spanfuse_schemas import Decision
+from spanfuse_schemas import Decision, PolicyNotice
 
 
 class Source(Teller, Protocol):
     """The host. Any method may raise `SpanfuseError`: it cannot be told now."""
+
+    @property
+    def policy(self) -> PolicyNotice:
+        """The policy in force."""
 
     @property
     def live(self) -> bool:

@@ -50,11 +50,13 @@ class BlockRates:
 def _signal(stopped: Sequence[SessionRow], of: int, now_ns: int, settings: Settings) -> Signal:
     (rule, most), *_ = Counter(row.rule for row in stopped).most_common(1)
     (agent, by_agent), *_ = Counter(row.agent for row in stopped).most_common(1)
-    does = "are stopped" if any(row.mode == "enforce" for row in stopped) else "would be stopped"
+    enforced = any(row.mode == "enforce" for row in stopped)
+    does = "are stopped" if enforced else "would be stopped"
     percent = 100 * len(stopped) / of
     who = f"; {by_agent} of them are of agent `{agent}`" if agent else ""
     return Signal(
-        rule=RULE, key=KEY, severity="critical", holds=True, at_ns=now_ns, title=f"{percent:.0f} % of all sessions {does}",
+        rule=RULE, key=KEY, severity="critical" if enforced else "warning", holds=True, at_ns=now_ns,
+        title=f"{percent:.0f} % of all sessions {does}",
         message=f"{len(stopped)} of {of} sessions at work {does}, {most} by {rule}{who}. So many at once are rather a rule "
         f"that is set wrong, or a provider that fails, than runaways: look at some, and set {rule} to shadow or warn if it is.",
         evidence=Evidence(
