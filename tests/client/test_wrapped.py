@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -130,3 +130,40 @@ def test_a_tool_in_pieces_is_an_error(guard: Guard) -> None:
 
     with pytest.raises(TypeError, match="in pieces"):
         guard.wrap_tool(pieces)
+
+
+def test_a_guarded_client_inside_a_generator_is_the_same_call(guard: Guard) -> None:
+    def ask(messages: list[Any]) -> str:
+        with guard.call(messages=messages) as call:
+            call.answered("Soon.")
+        return "Soon."
+
+    @guard.wrap_call(session="s")
+    def stream(messages: list[Any]) -> Iterator[str]:
+        yield ask(messages)
+
+    @guard.wrap_call(session="s")
+    async def astream(messages: list[Any]) -> AsyncIterator[str]:
+        yield ask(messages)
+
+    async def read() -> list[str]:
+        return [piece async for piece in astream(said("And that?"))]
+
+    assert list(stream(said("Is it done?"))) == asyncio.run(read()) == ["Soon."]
+    assert guard.spent("s").steps == 2
+
+
+def test_nothing_of_a_generator_is_lost(guard: Guard) -> None:
+    @guard.wrap_call
+    def stream(prompt: str) -> Generator[str, str, int]:
+        try:
+            yield (yield "first")
+        except KeyError:
+            yield "caught"
+        return 7
+
+    def through() -> Generator[str, str, None]:
+        assert (yield from stream("Is it done?")) == 7
+
+    pieces = through()
+    assert [next(pieces), pieces.send("sent"), pieces.throw(KeyError()), *pieces] == ["first", "sent", "caught"]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -220,6 +220,16 @@ class ModelCall:
         """End that."""
         if AT_HAND.get() is self:
             AT_HAND.set(None)
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """Make what is done inside part of this call, such as a client that is guarded as well. It neither begins nor ends."""
+        with self.scope:
+            self.inside()
+            try:
+                yield
+            finally:
+                self.outside()
 
     def guess(self) -> Amounts:
         """The estimate, made now."""

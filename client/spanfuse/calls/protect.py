@@ -7,6 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
+from spanfuse.calls.generators import Steps
 from spanfuse.context import IDENTITY, call
 from spanfuse.context import session as _session
 
@@ -49,7 +50,7 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
     @functools.wraps(function)
     def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         scope = enter(args, kwargs)
-        return (yield from _Scoped(scope, function(*args, **kwargs)))
+        return (yield from Steps(lambda: scope, function(*args, **kwargs)))
 
     @functools.wraps(function)
     async def async_generator(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
@@ -103,22 +104,3 @@ def _positions(function: Callable[..., Any]) -> list[str]:
     except (TypeError, ValueError):
         return []
     return [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-
-
-class _Scoped(Generator[Any, Any, Any]):
-    """A generator that is inside its call while it runs, and not while its consumer does."""
-
-    def __init__(self, scope: call, inner: Generator[Any, Any, Any]) -> None:
-        self._scope, self._inner = scope, inner
-
-    def send(self, value: Any, /) -> Any:
-        with self._scope:
-            return self._inner.send(value)
-
-    def throw(self, kind: Any, value: Any = None, at: Any = None, /) -> Any:
-        with self._scope:
-            return self._inner.throw(kind if value is None else value)
-
-    def close(self) -> None:
-        with self._scope:
-            self._inner.close()

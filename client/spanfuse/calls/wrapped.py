@@ -7,6 +7,8 @@ import inspect
 from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final
 
+from spanfuse.calls.generators import Steps, within
+
 if TYPE_CHECKING:
     from spanfuse.calls.model_call import ModelCall
     from spanfuse.calls.tool_call import ToolCall
@@ -47,9 +49,7 @@ def wrapped_call(guard: Guard, function: Callable[..., Any], given: dict[str, An
         made, error = call(args, kwargs), None
         made.begin()
         try:
-            for piece in function(*args, **kwargs):
-                made.chunk(piece)
-                yield piece
+            return (yield from Steps(made.part, function(*args, **kwargs), made.chunk))
         except GeneratorExit:  # its reader has had enough
             raise
         except BaseException as failure:
@@ -63,7 +63,7 @@ def wrapped_call(guard: Guard, function: Callable[..., Any], given: dict[str, An
         made, error = call(args, kwargs), None
         await made.abegin()
         try:
-            async for piece in function(*args, **kwargs):
+            async for piece in within(made, function(*args, **kwargs)):
                 made.chunk(piece)
                 yield piece
         except GeneratorExit:  # its reader has had enough

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from spanfuse.calls.caps import Spent
@@ -89,17 +88,6 @@ class Bound:
     def call(self, shown: dict[str, Any]) -> ModelCall:
         """A call of which the Guard is shown this, as the arguments of `Guard.call`."""
         return self.guard.call(**self._names, **shown)
-
-
-@contextmanager
-def part_of(call: ModelCall) -> Iterator[None]:
-    """Make what is done inside part of a call that was begun, as a client that is guarded as well; it is not ended."""
-    with call.scope:
-        call.inside()
-        try:
-            yield
-        finally:
-            call.outside()
 
 
 def read(kind: Kind, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
 from spanfuse.calls.model_call import ModelCall
-from spanfuse.integrations._bound import Bound, DropIn, over, part_of, read, with_nudge_of
+from spanfuse.integrations._bound import Bound, DropIn, over, read, with_nudge_of
 from spanfuse.integrations._tapped import tap
 from spanfuse.reading.asked import Kind
 
@@ -56,7 +56,7 @@ class Guarded:
                 return request(cast_to, options, *args, **kwargs)
             call.begin()
             try:
-                with part_of(call):
+                with call.part():
                     response = request(cast_to, self._nudged(options, call), *args, **kwargs)
             except BaseException as error:
                 call.end(error)
@@ -75,7 +75,7 @@ class Guarded:
                 return await request(cast_to, options, *args, **kwargs)
             await call.abegin()
             try:
-                with part_of(call):
+                with call.part():
                     response = await request(cast_to, self._nudged(options, call), *args, **kwargs)
             except BaseException as error:
                 await call.aend(error)

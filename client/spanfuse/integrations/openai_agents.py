@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from agents import Model, ModelProvider, MultiProvider
 
 from spanfuse.blocked import Blocked
+from spanfuse.calls.generators import within
 from spanfuse.integrations._agents_runs import guard_tools, whose
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._names import described, safely
-from spanfuse.integrations._streams import within
 from spanfuse.reading.asked import nudged
 
 if TYPE_CHECKING:

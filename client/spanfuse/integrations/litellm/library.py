@@ -17,7 +17,7 @@ try:
 except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
     raise ImportError("this integration needs the extra litellm: pip install 'spanfuse[litellm]'") from error
 
-from spanfuse.integrations._bound import Bound, over, part_of, read, with_nudge_of
+from spanfuse.integrations._bound import Bound, over, read, with_nudge_of
 from spanfuse.integrations._names import safely
 from spanfuse.integrations.litellm.streams import is_stream, watched
 from spanfuse.integrations.litellm.whose import names_of, provider_of
@@ -118,7 +118,7 @@ def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Ca
         call, ended = _call(form, body)
         call.begin()
         try:
-            with part_of(call):
+            with call.part():
                 args, kwargs = _nudged(call, form, args, kwargs, bound_to)
                 answer = function(*args, **kwargs)
         except BaseException as error:
@@ -137,7 +137,7 @@ def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Ca
         call, ended = _call(form, body)
         await call.abegin()
         try:
-            with part_of(call):
+            with call.part():
                 args, kwargs = _nudged(call, form, args, kwargs, bound_to)
                 answer = await function(*args, **kwargs)
         except BaseException as error:
