@@ -11,7 +11,7 @@ from spanfuse import context
 from spanfuse.blocked import UNAVAILABLE, Blocked
 from spanfuse.bounded import Bounded
 from spanfuse.context import IDENTITY, Identity
-from spanfuse.counters import Counters
+from spanfuse.counters import Counters, Refusals
 from spanfuse.decisions.availability import FailMode, OnUnavailable
 from spanfuse.decisions.feed import Feed
 from spanfuse.decisions.judge import Judge, Mode
@@ -232,6 +232,10 @@ class Checks:
     def count(self, name: str, *, rule: str | None = None, key: str = "*") -> None:
         """Count an event under one of the names of `Counts`, and a block under its rule and the key that is blocked."""
         self._counters.add(name, rule=rule, key=key)
+
+    def take_refusals(self) -> Refusals:
+        """What was refused, or would have been, since this was last asked: for reports."""
+        return self._counters.take_refusals()
 
     def stopped(self, who: Identity, action: Callable[[], Fingerprint | None]) -> Decision | None:
         """What stops the execution of a tool; None: nothing that is enforced does. A tool is no probe; what belongs to a loop

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from spanfuse.decisions.probes import Probes
+    from spanfuse.decisions.shown import Shown
     from spanfuse.decisions.table import Entry
-    from spanfuse_schemas import Fingerprint
 
 Mode = Literal["observe", "enforce"]
-Shown = Callable[[], "tuple[Fingerprint | None, Fingerprint | None, bool]"]
 
 
 class Ruling(NamedTuple):
@@ -54,8 +53,7 @@ class Judge:
 
         Args:
             entries: the decisions of its keys, the narrowest scope first.
-            shown: gives the fingerprints of its new input and of the action that this answers, None for what is not
-                shown, and whether somebody speaks in it. Asked only where a decision depends on it.
+            shown: what the call shows of itself. Asked only where a decision depends on it.
             stale: whether no news can come; then blocks that have expired are let go, as nothing could close them.
         """
         now = self._now_ns()

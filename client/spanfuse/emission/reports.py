@@ -185,7 +185,7 @@ class Reporter:
             **totals,
             "refusals": [
                 {"key": key, "rule": rule, "blocked": blocked, "would_block": would}
-                for (key, rule), (blocked, would) in self._guard._counters.take_refusals().items()
+                for (key, rule), (blocked, would) in self._guard.take_refusals().items()
             ],
             "spans_dropped": _new_drops(),
         }
