@@ -142,7 +142,7 @@ async def test_resets_and_orders_reach_the_worker_and_are_told(
         order = BudgetOrder(id="o1", scope="user:u-7", budget="user/daily", action="extend", amount=2, at_ns=1)
         done = await console.order(order)
         assert (done.done, done.account["limit"]) == (True, 5)
-        await until(lambda: bool(console._audited), "the order is in the audit")
+        await until(lambda: bool(console._now.audited), "the order is in the audit")
         assert b'"o1"' in (await console.audit(5))[0]
 
         async def listed() -> bool:

@@ -8,21 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice, SessionDetail
 from spanfuse_processor.config import Config
 from spanfuse_processor.config.overlay import Overlay, digest
 from spanfuse_processor.core.budgets import Ordered
-from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.scopes import leaderboard
-from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import ConfigError, SpanfuseError, StateError, UnavailableError
@@ -40,22 +35,19 @@ from spanfuse_processor.exporters.readmodel.model import (
 from spanfuse_processor.exporters.readmodel.redis import RedisReadModel
 from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
 from spanfuse_processor.hosts import policy_topic
-from spanfuse_processor.hosts.board import Board
 from spanfuse_processor.hosts.budget_orders import give_order
 from spanfuse_processor.hosts.dry_run import compare
 from spanfuse_processor.hosts.explained import explained, related
+from spanfuse_processor.hosts.followed import Followed, topics
 from spanfuse_processor.hosts.lag import Lag
 from spanfuse_processor.hosts.ledger import LedgerLink
-from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of
+from spanfuse_processor.hosts.overlaid import PolicyOrder
 from spanfuse_processor.hosts.past_calls import past_calls
 from spanfuse_processor.hosts.reload import notice_of
 from spanfuse_processor.hosts.reset import reset_breaker
-from spanfuse_processor.hosts.topic_tail import From, Tail
+from spanfuse_processor.hosts.topic_tail import Tail
 from spanfuse_processor.hosts.views import ALL, told_by_guards
-from spanfuse_schemas import POLICY_KEY, BudgetOrder, Decision, Detection, PolicyNotice
-from spanfuse_schemas.budget import Audited
-from spanfuse_schemas.decision import LAST_EPOCH
-from spanfuse_schemas.topics import AUDIT, CONTROL, DETECTIONS, POLICY
+from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
 
 ORDER_TIMEOUT_S: Final = 10.0
 """How long a worker may take to carry an order out, seconds."""
@@ -63,8 +55,6 @@ CHANGED_S: Final = 1.0
 """How often those who watch are told which sessions have changed, seconds."""
 MAX_TOLD: Final = 1_000
 """Sessions that are named then."""
-MAX_AUDITED: Final = 10_000
-"""Orders that are remembered."""
 MAX_LISTED: Final = 2_000
 """Agents, models or holders of budgets looked at for a list, those last at work."""
 DEFAULT_TRIED_NS: Final = 3600 * 10**9
@@ -96,24 +86,12 @@ class StreamConsole:
         self._shown = RedisReadModel(self.link)
         self._books = LedgerLink(config) if config.extensions.ledger is not None else None
         self._hub, self._events = Hub(keys=config.service.keys()), EventLog()
-        self._board = Board((), self._hub, self._events)
-        self._decisions: dict[str, Decision] = {}
-        self._audited: deque[Audited] = deque(maxlen=MAX_AUDITED)
-        self._order: PolicyOrder | None = None
-        self.policy = notice_of(config.policy())
-        """The policy in force: that of the file until workers have told theirs."""
-        self._judge(self.policy)
-        whole: dict[str, tuple[int, From]] = dict.fromkeys((CONTROL, AUDIT, POLICY), (1, "beginning"))
-        self._tail = Tail(kafka, {**whole, DETECTIONS: (kafka.partitions, "end")}, self._took)
+        self._now = Followed(self._hub, self._events, notice_of(config.policy()))
+        self._tail = Tail(kafka, topics(kafka.partitions), self._now.take)
         self._lag = Lag(kafka)
-        self._began, self._governed = False, asyncio.Event()
         self._started = time.monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._trying = asyncio.Lock()
-
-    def _judge(self, notice: PolicyNotice) -> None:
-        self.policy = notice
-        self._pipeline, self._stage = Pipeline(notice.policy), ScopeStage(notice.policy)
 
     async def start(self) -> None:
         """Read what stands, and follow.
@@ -122,9 +100,7 @@ class StreamConsole:
             UnavailableError: Kafka does not answer.
         """
         await self._tail.catch_up()
-        self._began = True
-        self._board = Board(self._decisions.values(), self._hub, self._events)
-        self._board.govern(self.policy)
+        self._now.begin()
         works = (self._tail.run(), self._lag.run(), self._tell_changed())
         self._tasks = [asyncio.create_task(work) for work in works]
 
@@ -140,43 +116,6 @@ class StreamConsole:
         with suppress(Exception):  # whatever is the matter with it, it is gone with the process
             await self.link.close()
 
-    def _took(self, record: Any) -> None:
-        """A record of one of the topics; one that cannot be read is of another build."""
-        with suppress(ValidationError, StateError):
-            if record.topic == DETECTIONS:
-                self._board.tell((), [Detection.from_json(record.value or b"")])
-            elif record.topic == AUDIT:
-                self._audited.append(Audited.from_json(record.value or b""))
-                if self._began:
-                    self._events.publish("audit", self._audited[-1].to_json())
-            elif record.topic == POLICY:
-                self._order = order_of(record.value)
-            elif record.key == POLICY_KEY.encode():
-                self._govern(PolicyNotice.from_json(record.value or b""))
-            else:
-                self._decided(record)
-
-    def _govern(self, notice: PolicyNotice) -> None:
-        if notice.epoch < self.policy.epoch and self._began:
-            return
-        self._judge(notice)
-        self._governed.set()
-        if self._began:
-            self._board.govern(notice)
-
-    def _decided(self, record: Any) -> None:
-        key = (record.key or b"").decode("utf-8", "replace")
-        if record.value:
-            decision: Decision = Decision.from_json(record.value)
-        else:  # a tombstone: whatever stood against the key stands no more
-            decision = Decision(key=key, state="closed", issued_at_ns=record.timestamp * 10**6, epoch=LAST_EPOCH)
-        if self._began:
-            self._board.tell([decision], ())
-        elif decision.action == "allow":
-            self._decisions.pop(key, None)
-        else:
-            self._decisions[key] = decision
-
     async def _tell_changed(self) -> None:
         while True:
             await asyncio.sleep(CHANGED_S)
@@ -185,6 +124,11 @@ class StreamConsole:
                 if names:
                     told = {"changed": names[:MAX_TOLD], "more": len(names) > MAX_TOLD}
                     self._events.publish("sessions", json.dumps(told).encode())
+
+    @property
+    def policy(self) -> PolicyNotice:
+        """The policy in force: that of the file until workers have told theirs."""
+        return self._now.policy
 
     @property
     def ready(self) -> bool:
@@ -205,7 +149,7 @@ class StreamConsole:
             everybody = _restored((await self._shown.scope_states([ALL]))[ALL])
         except UnavailableError as error:
             away = str(error)
-        breakers = self._board.breakers(now_ns)
+        breakers = self._now.board.breakers(now_ns)
         return {
             "host": "stream",
             "exporters": self.exporting(),
@@ -219,7 +163,7 @@ class StreamConsole:
             "streams": len(self._hub) + len(self._events.hub),
             "counts": _together([worker["counts"] for worker in workers]),
             "unknown_models": _together([worker.get("unknown_models", {}) for worker in workers]),
-            "guards": told_by_guards(everybody, self._stage.policy.rules.coverage, now_ns),
+            "guards": told_by_guards(everybody, self._now.stage.policy.rules.coverage, now_ns),
             "workers": [{name: worker[name] for name in _OF_WORKER if name in worker} for worker in workers],
             "lag": self._lag.found,
             "following": self._tail.following,
@@ -236,7 +180,7 @@ class StreamConsole:
         if row is None:
             return None
         state = await self._state(session)
-        accounts = self._pipeline.accounts(state or SessionState(session), time.time_ns())
+        accounts = self._now.pipeline.accounts(state or SessionState(session), time.time_ns())
         found = await self.explain(f"session:{session}")
         return SessionDetail(**row.model_dump(), decision=found.decision, budgets=tuple(accounts))
 
@@ -250,7 +194,7 @@ class StreamConsole:
 
     def decisions(self) -> list[Decision]:
         """What stands at present."""
-        return self._board.shown(time.time_ns())
+        return self._now.board.shown(time.time_ns())
 
     async def history(self, key: str, limit: int) -> list[Decision]:
         """What was decided about a key."""
@@ -258,7 +202,7 @@ class StreamConsole:
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to."""
-        return leaderboard.agents(await self._scopes("agent"), self._stage.policy.rules.adaptive)
+        return leaderboard.agents(await self._scopes("agent"), self._now.stage.policy.rules.adaptive)
 
     async def models(self) -> list[dict[str, Any]]:
         """What each model came to."""
@@ -276,7 +220,7 @@ class StreamConsole:
         scopes = await self._shown.scope_states(related(key, row))
         states = {scope: _restored(data) for scope, data in scopes.items()}
         state = await self._state(name) if of_session else None
-        found = explained(key, state, row, states, self._pipeline, self._stage, time.time_ns())
+        found = explained(key, state, row, states, self._now.pipeline, self._now.stage, time.time_ns())
         return found.model_copy(update={"policy_epoch": self.policy.epoch})
 
     async def _state(self, session: str) -> SessionState | None:
@@ -294,22 +238,22 @@ class StreamConsole:
         now_ns = time.time_ns()
         if scope.startswith("session:"):
             name = scope.removeprefix("session:")
-            rows = self._pipeline.accounts(await self._state(name) or SessionState(name), now_ns)
+            rows = self._now.pipeline.accounts(await self._state(name) or SessionState(name), now_ns)
         elif scope:
             states = await self._shown.scope_states([scope])
-            rows = self._stage.accounts(scope, _restored(states[scope]), now_ns)
+            rows = self._now.stage.accounts(scope, _restored(states[scope]), now_ns)
         else:
             rows = await self._all_budgets(now_ns)
         books = self._books
         return await asyncio.to_thread(books.with_holds, rows) if books is not None else rows
 
     async def _all_budgets(self, now_ns: int) -> list[dict[str, Any]]:
-        budgets = self._stage.policy.budgets
+        budgets = self._now.stage.policy.budgets
         states = [state for kind in dict.fromkeys(b.scope for b in budgets) for state in await self._scopes(kind)]
-        rows = [row for state in states for row in self._stage.accounts(state.key, state, now_ns)]
+        rows = [row for state in states for row in self._now.stage.accounts(state.key, state, now_ns)]
         known = {row["scope"] for row in rows}
         unseen = dict.fromkeys(f"{b.scope}:{b.match}" for b in budgets if b.is_of_one)
-        return rows + [row for s in unseen if s not in known for row in self._stage.accounts(s, None, now_ns)]
+        return rows + [row for s in unseen if s not in known for row in self._now.stage.accounts(s, None, now_ns)]
 
     async def order(self, order: BudgetOrder) -> Ordered:
         """Have a worker do what an operator has ordered about a budget; the ledger goes first, since it can be away."""
@@ -321,7 +265,7 @@ class StreamConsole:
 
     async def audit(self, limit: int) -> list[bytes]:
         """What became of operators' last orders about budgets."""
-        latest = sorted(self._audited, key=lambda one: -one.order.at_ns)
+        latest = sorted(self._now.audited, key=lambda one: -one.order.at_ns)
         return [one.to_json() for one in latest[:limit]]
 
     async def rebuild(self) -> int:
@@ -341,7 +285,7 @@ class StreamConsole:
 
     async def overlay(self) -> OverlayNotice | None:
         """What was laid over the configuration file last."""
-        return self._order.notice(self.file) if self._order is not None else None
+        return self._now.order.notice(self.file) if self._now.order is not None else None
 
     async def put_policy(self, overlay: Overlay, actor: str, reason: str) -> PolicyNotice:
         """Lay sections over the configuration file of workers, and wait until one of them works by it.
@@ -352,12 +296,12 @@ class StreamConsole:
         order = PolicyOrder.of(overlay, self.file, actor, reason, time.time_ns())
         wanted, before = digest(overlay.over(self.file).policy()), self.policy
         await policy_topic.lay_over(self._kafka, order)
-        self._order = order
+        self._now.order = order
         with suppress(TimeoutError):
             async with asyncio.timeout(ORDER_TIMEOUT_S):
                 while self.policy is before or digest(self.policy.policy) != wanted:
-                    self._governed.clear()
-                    await self._governed.wait()
+                    self._now.governed.clear()
+                    await self._now.governed.wait()
                 return self.policy
         raise UnavailableError(
             "no worker has taken the policy; does their configuration file say the same as this one?"
@@ -375,7 +319,7 @@ class StreamConsole:
 
     def follow(self) -> tuple[Iterable[bytes], Listener]:
         """What stands at present, and a listener for what changes: what Guards hear."""
-        return self._board.follow()
+        return self._now.board.follow()
 
     def events(self, last_id: str = "") -> tuple[Iterable[bytes], Listener]:
         """All that happens, from behind an event on."""
