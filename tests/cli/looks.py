@@ -13,6 +13,7 @@ from unittest.mock import patch
 from click.testing import CliRunner
 
 from spanfuse_processor.cli import cli
+from tests.support.api import FakeAlerts
 from tests.support.console import NOW_NS, FakeConsole
 from tests.support.served import served
 
@@ -37,6 +38,10 @@ LOOKS: Final[dict[str, tuple[str, ...]]] = {
     "policy-show": ("policy", "show"),
     "policy-dry-run": ("policy", "dry-run", "-", "--since", "6h"),
     "policy-set": ("policy", "set", "-", "--reason", "loops since the release"),
+    "alerts-list": ("alerts", "list"),
+    "alerts-ack": ("alerts", "ack", "a1"),
+    "alerts-snooze": ("alerts", "snooze", "a1", "--for", "2h"),
+    "alerts-test": ("alerts", "test"),
     "budget-list": ("budget", "list"),
     "budget-extend": ("budget", "extend", *BUDGET, "2", "--reason", "month end"),
     "budget-audit": ("budget", "audit"),
@@ -60,7 +65,7 @@ def printed() -> dict[str, str]:
     """What each of them prints: its command, standard output, errors and the exit code where it is not 0."""
     env = {"COLUMNS": "80", "SPANFUSE_API_URL": "", "SPANFUSE_API_TOKEN": "", "NO_COLOR": ""}
     found = {}
-    with served(FakeConsole()) as url, at_the_time():
+    with served(FakeConsole(), alerts=FakeAlerts()) as url, at_the_time():
         for name, arguments in LOOKS.items():
             given = [*arguments, "--api", url]
             ran = CliRunner().invoke(cli, given, input=POLICY, prog_name="spanfuse", env=env, catch_exceptions=False)

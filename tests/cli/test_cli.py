@@ -33,6 +33,7 @@ COMMANDS = [
     "budget",
     "policy",
     "events",
+    "alerts",
     "tail",
     "inspect",
     "doctor",

@@ -8,18 +8,18 @@ from importlib.metadata import version
 import pytest
 
 from tests.cli.conftest import Spanfuse
-from tests.support.api import ADMIN, EXPIRED, OPERATE, READ, SETTINGS
+from tests.support.api import ADMIN, EXPIRED, OPERATE, READ, SETTINGS, FakeAlerts
 from tests.support.console import FakeConsole
 from tests.support.fake_api import FakeApi
 from tests.support.served import served
 
 LOOKS = [
     ("status",), ("sessions",), ("sessions", "run-1"), ("breakers",), ("explain", "session:a"), ("agents",), ("benchmark",),
-    ("insights", "a"), ("policy", "show"), ("budget", "list"), ("budget", "audit"), ("events",), ("tail",),
+    ("insights", "a"), ("policy", "show"), ("budget", "list"), ("budget", "audit"), ("events",), ("tail",), ("alerts", "list"),
 ]  # fmt: skip
 ORDERS = [
     ("reset", "session:run-00011"), ("budget", "extend", "user:u-1", "user/daily", "1"), ("policy", "set", "--clear"),
-    ("policy", "dry-run", "-"), ("budget", "rebuild"),
+    ("policy", "dry-run", "-"), ("budget", "rebuild"), ("alerts", "test"), ("alerts", "ack", "a1"),
 ]  # fmt: skip
 COMMANDS = [*LOOKS, *ORDERS]
 POLICY = "mode: enforce"
@@ -28,7 +28,7 @@ POLICY = "mode: enforce"
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[str]:
     """An API with tokens."""
-    with served(FakeConsole(), SETTINGS) as base:
+    with served(FakeConsole(), SETTINGS, alerts=FakeAlerts()) as base:
         yield base
 
 

@@ -11,7 +11,7 @@ from spanfuse_processor.cli.options import DEFAULT_API_URL
 
 VARIABLE: Final = "_SPANFUSE_COMPLETE"
 """Set by the shell while it asks."""
-PATIENCE_S: Final = 0.5
+PATIENCE_S: Final = 2.0
 """How long the API may take while somebody waits at the prompt, seconds."""
 
 

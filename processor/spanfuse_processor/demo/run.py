@@ -32,7 +32,7 @@ def run_demo(output: str) -> int:
     """Run the demo.
 
     Args:
-        output: `text`: shown while it runs; `json`: the outcome alone, at the end.
+        output: `table`: shown while it runs; `json`: the outcome alone, at the end.
 
     Returns:
         the exit code: 0 if all five agents ended as they must.
