@@ -61,6 +61,13 @@ def test_importing_takes_less_than_a_tenth_of_a_second_of_work() -> None:
         ("openai", "spanfuse.wrap_openai(None)", "spanfuse[openai]"),
         ("anthropic", "spanfuse.wrap_anthropic(None)", "spanfuse[anthropic]"),
         ("litellm", "spanfuse.wrap_litellm()", "spanfuse[litellm]"),
+        ("msgpack", "spanfuse.Guard(local=True)", "spanfuse[local]"),
+        ("genai_prices", "spanfuse.Guard(local=True)", "spanfuse[local]"),
+        ("langchain_core", "import spanfuse.integrations.langchain", "spanfuse[langchain]"),
+        ("crewai", "import spanfuse.integrations.crewai", "spanfuse[crewai]"),
+        ("pydantic_ai", "import spanfuse.integrations.pydantic_ai", "spanfuse[pydantic-ai]"),
+        ("agents", "import spanfuse.integrations.openai_agents", "spanfuse[openai-agents]"),
+        ("mcp", "import spanfuse.integrations.mcp", "spanfuse[mcp]"),
     ],
 )
 def test_a_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
@@ -69,3 +76,12 @@ def test_a_missing_extra_is_named(missing: str, use: str, extra: str) -> None:
         f"try: {use}\nexcept ImportError as e: print(json.dumps(str(e)))"
     )
     assert extra in str(found)
+
+
+def test_prices_are_read_before_the_first_call() -> None:
+    """An event loop that makes it would wait for them."""
+    found = fresh(
+        "import sys, json; from spanfuse import Guard; Guard(local=True); print(json.dumps(sorted(sys.modules)))"
+    )
+    assert isinstance(found, list)
+    assert "genai_prices.data" in found

@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from crewai import hooks
+try:
+    from crewai import hooks
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra crewai: pip install 'spanfuse[crewai]'") from error
 
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._names import otherwise

@@ -11,7 +11,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from langchain_core.callbacks import BaseCallbackHandler
+try:
+    from langchain_core.callbacks import BaseCallbackHandler
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra langchain: pip install 'spanfuse[langchain]'") from error
 
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens

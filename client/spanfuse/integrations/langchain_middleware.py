@@ -6,10 +6,13 @@ import uuid
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest
-from langchain.agents.middleware.types import PrivateStateAttr
-from langchain_core.messages import HumanMessage, ToolMessage
-from langgraph.config import get_config
+try:
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest
+    from langchain.agents.middleware.types import PrivateStateAttr
+    from langchain_core.messages import HumanMessage, ToolMessage
+    from langgraph.config import get_config
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra langchain: pip install 'spanfuse[langchain]'") from error
 
 from spanfuse.integrations._bound import default_guard
 from spanfuse.integrations._langchain_messages import as_dicts, as_response, max_tokens

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from mcp.types import CallToolResult, TextContent
+try:
+    from mcp.types import CallToolResult, TextContent
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra mcp: pip install 'spanfuse[mcp]'") from error
 
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._bound import default_guard

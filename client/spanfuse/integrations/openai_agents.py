@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from agents import Model, ModelProvider, MultiProvider
+try:
+    from agents import Model, ModelProvider, MultiProvider
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError(
+        "this integration needs the extra openai-agents: pip install 'spanfuse[openai-agents]'"
+    ) from error
 
 from spanfuse.blocked import Blocked
 from spanfuse.calls.generators import within

@@ -11,9 +11,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from pydantic_ai.messages import ModelRequest, UserPromptPart
-from pydantic_ai.models.wrapper import WrapperModel
-from pydantic_ai.toolsets import WrapperToolset
+try:
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+    from pydantic_ai.models.wrapper import WrapperModel
+    from pydantic_ai.toolsets import WrapperToolset
+except ImportError as error:  # pragma: no cover  Proven in an interpreter without it.
+    raise ImportError("this integration needs the extra pydantic-ai: pip install 'spanfuse[pydantic-ai]'") from error
 
 from spanfuse.blocked import Blocked
 from spanfuse.integrations._bound import default_guard

@@ -45,6 +45,8 @@ class LocalHost:
         self._pipeline = Pipeline(policy)
         self._caps: dict[int, tuple[Rules, Given]] = {}
         self._prices = Prices()
+        # Now, and not in the first call, which an event loop may make: reading the lists of prices takes 0.1 s.
+        self._prices.cost("openai", "gpt-4o", CallTokens(), 0)
         self._states: Bounded[str, SessionState] = Bounded(MAX_SESSIONS)
         self._lock = threading.Lock()
         self.held: Bounded[str | None, Entry] = Bounded(MAX_HELD)
