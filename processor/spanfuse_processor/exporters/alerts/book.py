@@ -11,6 +11,7 @@ ends the window.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from spanfuse_processor.errors import QueryError
@@ -33,8 +34,8 @@ class Book:
     def __init__(self, timing: Timing | None = None, rows: Iterable[bytes] = ()) -> None:
         self._timing = timing or Timing()
         self._held: dict[tuple[str, str], Held] = {}
-        self._past: dict[str, Held] = {}
-        """Alerts whose rule and key have a newer one."""
+        self._by_id: dict[str, Held] = {}
+        """All of them, also those whose rule and key have a newer one."""
         self.forgotten = 0
         """Alerts that fired still when there was no room for them."""
         self._changed: dict[str, Held | None] = {}
@@ -48,24 +49,21 @@ class Book:
             return
         if held.firing and held.open and not held.alert.receivers:
             held.open, held.told, held.due_ns = False, -1, held.seen_ns or 1
+        self._by_id[held.alert.id] = held
         known = self._held.get((held.alert.rule, held.alert.key))
-        if known is not None and known.alert.first_ns > held.alert.first_ns:
-            self._past[held.alert.id] = held
-            return
-        if known is not None:
-            self._past[known.alert.id] = known
-        self._held[held.alert.rule, held.alert.key] = held
+        if known is None or known.alert.first_ns <= held.alert.first_ns:
+            self._held[held.alert.rule, held.alert.key] = held
 
     def __len__(self) -> int:
-        return len(self._held) + len(self._past)
+        return len(self._by_id)
 
     def firing(self) -> list[Alert]:
         """Those that are not over."""
         return [held.alert for held in self._held.values() if held.firing]
 
-    def changes(self) -> dict[str, bytes | None]:
-        """What is to be stored, by id, since the last time it was asked; none: it is forgotten."""
-        changed, self._changed = self._changed, {}
+    def changes(self, most: int | None = None) -> dict[str, bytes | None]:
+        """What is to be stored, by id, since the last time it was asked, so many at most; none: it is forgotten."""
+        changed = {id: self._changed.pop(id) for id in list(islice(self._changed, most))}
         return {id: held.to_row() if held is not None else None for id, held in changed.items()}
 
     def has_seen(self, rule: str, key: str, at_ns: int) -> bool:
@@ -76,13 +74,13 @@ class Book:
     def save_again(self, ids: Iterable[str]) -> None:
         """These could not be stored."""
         for id in ids:
-            self._changed.setdefault(id, self._by_id(id))
+            self._changed.setdefault(id, self._by_id.get(id))
 
     def take(self, signal: Signal, now_ns: int) -> None:
         """Something happens."""
         held = self._held.get((signal.rule, signal.key))
         if held is None or (not held.firing and now_ns >= held.window_end_ns):
-            self._begin(signal, now_ns, held)
+            self._begin(signal, now_ns)
             return
         if not held.firing:
             held.change(state="firing", resolved_ns=None, acknowledged_by="")
@@ -95,11 +93,9 @@ class Book:
         held.change(count=held.alert.count + (0 if signal.holds else 1))
         self._plan(held, now_ns)
 
-    def _begin(self, signal: Signal, now_ns: int, before: Held | None) -> None:
-        if before is not None:
-            self._past[before.alert.id] = before
+    def _begin(self, signal: Signal, now_ns: int) -> None:
         held = begun(signal, now_ns, self._timing)
-        self._held[signal.rule, signal.key] = held
+        self._held[signal.rule, signal.key] = self._by_id[held.alert.id] = held
         self._plan(held, now_ns)
         self._make_room()
 
@@ -177,14 +173,14 @@ class Book:
 
     def sent_to(self, id: str, receivers: tuple[str, ...]) -> None:
         """So many are told of it."""
-        held = self._by_id(id)
+        held = self._by_id.get(id)
         if held is not None:
             held.change(receivers=tuple(dict.fromkeys((*held.alert.receivers, *receivers))))
             self._changed[id] = held
 
     def ack(self, id: str, actor: str) -> Alert | None:
         """Somebody has taken it on."""
-        held = self._by_id(id)
+        held = self._by_id.get(id)
         if held is None or not held.firing:
             return held.alert if held is not None else None
         self._changed[id] = held
@@ -192,14 +188,11 @@ class Book:
 
     def snooze(self, id: str, until_ns: int, now_ns: int) -> Alert | None:
         """Nobody is told of it until then."""
-        held = self._by_id(id)
+        held = self._by_id.get(id)
         if held is None:
             return None
         self._changed[id] = held
         return held.change(snoozed_until_ns=until_ns if until_ns > now_ns else None)
-
-    def _by_id(self, id: str) -> Held | None:
-        return self._past.get(id) or next((held for held in self._held.values() if held.alert.id == id), None)
 
     def page(self, query: AlertQuery) -> AlertPage:
         """Alerts, newest first.
@@ -208,7 +201,7 @@ class Book:
             QueryError: the cursor is none of this list.
         """
         wanted = {name: value for name in ("state", "severity", "rule", "key") if (value := getattr(query, name))}
-        found = [held.alert for held in (*self._held.values(), *self._past.values())]
+        found = [held.alert for held in self._by_id.values()]
         found = [alert for alert in found if all(getattr(alert, name) == value for name, value in wanted.items())]
         found.sort(key=_place, reverse=True)
         if query.cursor:
@@ -219,15 +212,16 @@ class Book:
         return AlertPage(alerts=tuple(page), next=f"{page[-1].first_ns}-{page[-1].id}" if more else "")
 
     def _make_room(self) -> None:
+        """Forget the oldest, some at once, since to find them takes a while."""
         if len(self) <= MAX_ALERTS:
             return
-        everything = [*self._past.values(), *self._held.values()]
-        oldest = min(everything, key=lambda held: (held.firing, held.alert.last_ns))
-        self.forgotten += oldest.firing
-        self._past.pop(oldest.alert.id, None)
-        if self._held.get(place := (oldest.alert.rule, oldest.alert.key)) is oldest:
-            del self._held[place]
-        self._changed[oldest.alert.id] = None
+        oldest = sorted(self._by_id.values(), key=lambda held: (held.firing, held.alert.last_ns))
+        for held in oldest[: max(1, len(self) - MAX_ALERTS, MAX_ALERTS // 20)]:
+            self.forgotten += held.firing
+            del self._by_id[held.alert.id]
+            if self._held.get(place := (held.alert.rule, held.alert.key)) is held:
+                del self._held[place]
+            self._changed[held.alert.id] = None
 
 
 def _place(alert: Alert) -> tuple[int, str]:

@@ -30,6 +30,10 @@ log = logging.getLogger(__name__)
 
 TICK_S: Final = 0.25
 """How often the book is looked at, seconds."""
+TOGETHER: Final = 20
+"""News that are taken without a break, a few milliseconds."""
+SAVED_AT_ONCE: Final = 200
+"""Alerts that are stored with one look, some 10 ms; the others with the next."""
 SAVED_EVERY_S: Final = 300.0
 """How often what the watchers have learned is stored, seconds."""
 STATE: Final = "~watch"
@@ -170,7 +174,9 @@ class AlertService:
         self.failed += 1
 
     async def _hear(self, group: list[News], now_ns: int) -> None:
-        for one in group:
+        for n, one in enumerate(group):
+            if n % TOGETHER == 0:
+                await asyncio.sleep(0)  # the host goes on in between
             if one.event == "anew" or (one.event == "ready" and not self._caught_up):
                 await self._intake.catch_up(self._until_ns, now_ns)
                 self._caught_up = True
@@ -204,7 +210,7 @@ class AlertService:
             await asyncio.sleep(self._settings.watch.interval_s)
 
     async def _save(self, *, everything: bool = False) -> None:
-        rows: dict[str, bytes | None] = self._book.changes()
+        rows: dict[str, bytes | None] = self._book.changes(None if everything else SAVED_AT_ONCE)
         if everything or time.monotonic() - self._saved_s >= SAVED_EVERY_S:
             self._saved_s, self._until_ns = time.monotonic(), self._clock()
             rows[STATE] = orjson.dumps(
