@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import spanfuse
 from spanfuse import Blocked, Guard, otel, testing
 from spanfuse.decisions.probes import PROBE_LEASE_S
 from spanfuse.decisions.table import MAX_DECISIONS
@@ -36,3 +37,11 @@ def test_what_the_guide_calls_on_a_guard_and_a_refusal_exists() -> None:
     assert all(hasattr(Guard, name) for name in re.findall(r"guard\.([a-z_]+)", GUIDE) if name not in ("refused",))
     for field in ("code", "retryable", "status_code"):
         assert hasattr(Blocked, field)
+
+
+def test_the_listeners_methods_are_those_that_are_told() -> None:
+    """Which the guide names, whoever tells them."""
+    named = set(re.findall(r"`([a-z_]+)\([a-z, ]*\)`", GUIDE.partition("## Listeners")[2].partition("\n\n```")[0]))
+    sources = "".join(path.read_text() for path in Path(spanfuse.__file__).parent.rglob("*.py"))
+    told = set(re.findall(r"\.tell\(\"([a-z_]+)\"|self\.tell, \"([a-z_]+)\"", sources))
+    assert named == {one or other for one, other in told}

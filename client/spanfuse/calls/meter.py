@@ -33,11 +33,6 @@ class Meter:
         """What was said of the tokens; None: nothing."""
 
     @property
-    def said(self) -> bool:
-        """Whether the call's cost or tokens were told."""
-        return self._said is not None
-
-    @property
     def estimate(self) -> Amounts:
         """What it may take; zeros before it was estimated."""
         from spanfuse.ledger.amounts import Amounts
