@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
-import pytest
 
 from spanfuse_processor.config.alerts import Slack
 from spanfuse_processor.exporters.alerts.delivery import FIRST_S, LONGEST_S, Outlet
@@ -15,9 +14,8 @@ from spanfuse_processor.exporters.alerts.model import Alert, Notice
 from spanfuse_processor.exporters.alerts.receivers.slack import SlackSender
 from spanfuse_processor.exporters.alerts.sender import LaterError, RefusedError
 from tests.support import alert_servers
+from tests.support.loops import in_loop
 from tests.support.stream import until
-
-pytestmark = pytest.mark.anyio
 
 
 def notice(n: int = 0) -> Notice:
@@ -54,6 +52,7 @@ async def running(outlet: Outlet) -> AsyncIterator[None]:
         task.cancel()
 
 
+@in_loop
 async def test_pauses_double_up_to_a_minute_with_chance_in_them() -> None:
     """So that a thousand processes do not come back in the same moment."""
     sender = Script(*[LaterError("HTTP 500")] * 9)
@@ -66,6 +65,7 @@ async def test_pauses_double_up_to_a_minute_with_chance_in_them() -> None:
         assert min(most, LONGEST_S) / 2 <= pause_s <= min(most, LONGEST_S)
 
 
+@in_loop
 async def test_a_receiver_that_says_when_is_not_asked_before() -> None:
     """429 with Retry-After."""
     sender = Script(LaterError("HTTP 429", 30))
@@ -75,6 +75,7 @@ async def test_a_receiver_that_says_when_is_not_asked_before() -> None:
     assert sender.pauses == [30]
 
 
+@in_loop
 async def test_what_is_refused_or_takes_too_long_is_counted_and_the_next_goes_out() -> None:
     """Neither a 400 nor an hour of 500s holds up what comes after."""
     sender = Script(RefusedError("HTTP 400"), LaterError("HTTP 503", 10_000), ValueError("a bug"))
@@ -86,6 +87,7 @@ async def test_what_is_refused_or_takes_too_long_is_counted_and_the_next_goes_ou
     assert outlet.counts == {"delivered": 1, "refused": 2, "given_up": 1, "retries": 0, "dropped": 0}
 
 
+@in_loop
 async def test_a_queue_that_is_full_drops_the_oldest_and_counts() -> None:
     """Nobody waits to put something in."""
     sender = Script()
@@ -98,6 +100,7 @@ async def test_a_queue_that_is_full_drops_the_oldest_and_counts() -> None:
     assert outlet.counts["dropped"] == 7
 
 
+@in_loop
 async def test_a_server_that_answers_nothing_is_tried_again_and_gets_it_in_the_end() -> None:
     """Slow, then 429, then 500, then well: real requests, one message."""
     with alert_servers.served(alert_servers.slack) as taken:
@@ -124,6 +127,7 @@ async def test_a_server_that_answers_nothing_is_tried_again_and_gets_it_in_the_e
     assert 30 in pauses
 
 
+@in_loop
 async def test_a_test_is_sent_at_once_and_tells_what_became_of_it() -> None:
     """Beside whatever waits, and without a further try."""
     outlet = Outlet("log", Script(RefusedError("HTTP 403"), LaterError("no")))

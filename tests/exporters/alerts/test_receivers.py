@@ -30,8 +30,7 @@ from spanfuse_processor.exporters.alerts.text import body
 from spanfuse_schemas import Evidence
 from tests.support import alert_servers
 from tests.support.hosts import free_port
-
-pytestmark = pytest.mark.anyio
+from tests.support.loops import in_loop
 
 KEY = "0123456789abcdef0123456789abcdef"
 BASE = "https://spanfuse.example.com"
@@ -61,6 +60,7 @@ NAMES = pytest.mark.parametrize("name", ["run-42", EVIL, ""], ids=["plain", "evi
 
 
 @NAMES
+@in_loop
 async def test_slack_takes_every_message_and_nobody_is_mentioned(name: str) -> None:
     """Sizes and shapes as Block Kit has them, whatever names agents give themselves."""
     with alert_servers.served(alert_servers.slack) as taken:
@@ -90,6 +90,7 @@ def test_a_message_says_who_which_rule_the_numbers_the_money_until_when_and_what
 
 
 @NAMES
+@in_loop
 async def test_pagerduty_has_one_incident_by_key_from_trigger_to_resolve(name: str) -> None:
     """A test opens one and resolves it at once."""
     with alert_servers.served(alert_servers.pagerduty, 202) as taken:
@@ -103,6 +104,7 @@ async def test_pagerduty_has_one_incident_by_key_from_trigger_to_resolve(name: s
 
 
 @NAMES
+@in_loop
 async def test_a_webhook_is_signed_and_says_which_delivery_it_is(name: str) -> None:
     """HMAC over time and body; another body, secret or time is not accepted."""
     with alert_servers.served(alert_servers.webhook) as taken:
@@ -120,6 +122,7 @@ async def test_a_webhook_is_signed_and_says_which_delivery_it_is(name: str) -> N
     assert len({headers["x-spanfuse-delivery"] for _, headers in taken.raw}) == 4
 
 
+@in_loop
 async def test_a_webhook_of_a_budget_has_the_fields_of_the_seed() -> None:
     """Scope, threshold, level, spent, limit and percentage, with the agent and an ISO time."""
     spent = Evidence(threshold=40, value=40.12, unit="USD", cost_nano_usd=40_120_000_000)
@@ -142,6 +145,7 @@ async def test_a_webhook_of_a_budget_has_the_fields_of_the_seed() -> None:
     assert event_type(Notice("firing", alert())) == "circuit_breaker.tripped"
 
 
+@in_loop
 async def test_the_log_has_one_line_that_cannot_be_forged(caplog: pytest.LogCaptureFixture) -> None:
     """A name with a line break makes no second line."""
     with caplog.at_level(logging.INFO, "spanfuse.alerts"):
@@ -162,6 +166,7 @@ async def test_the_log_has_one_line_that_cannot_be_forged(caplog: pytest.LogCapt
         (302, {"Location": "http://127.0.0.1:1/"}, RefusedError, None),
     ],
 )
+@in_loop
 async def test_what_is_worth_another_try_is_told_from_what_is_not(
     status: int, headers: dict[str, str], error: type[Exception], after_s: float | None
 ) -> None:
@@ -175,6 +180,7 @@ async def test_what_is_worth_another_try_is_told_from_what_is_not(
     assert getattr(caught.value, "after_s", None) == after_s
 
 
+@in_loop
 async def test_nobody_who_answers_is_worth_another_try() -> None:
     """A refused connection."""
     async with httpx.AsyncClient() as client:
@@ -243,6 +249,7 @@ def smtp(port: int, ca_file: Path | str, **more: Any) -> Smtp:
 
 
 @NAMES
+@in_loop
 async def test_a_mail_comes_over_tls_as_text_and_escaped_html_in_one_thread(
     name: str, mailbox: tuple[Mailbox, int], authority: tuple[trustme.CA, Path]
 ) -> None:
@@ -263,6 +270,7 @@ async def test_a_mail_comes_over_tls_as_text_and_escaped_html_in_one_thread(
     assert "<table>" in html
 
 
+@in_loop
 async def test_a_mail_server_that_is_not_trusted_or_has_no_tls_gets_nothing(
     mailbox: tuple[Mailbox, int], authority: tuple[trustme.CA, Path]
 ) -> None:
@@ -283,6 +291,7 @@ async def test_a_mail_server_that_is_not_trusted_or_has_no_tls_gets_nothing(
 
 
 @pytest.mark.parametrize(("answer", "error"), [("451 later", LaterError), ("554 never", RefusedError)])
+@in_loop
 async def test_a_mail_that_is_refused_for_now_is_worth_another_try(
     answer: str, error: type[Exception], mailbox: tuple[Mailbox, int], authority: tuple[trustme.CA, Path]
 ) -> None:

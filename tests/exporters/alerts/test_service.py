@@ -20,9 +20,8 @@ from spanfuse_schemas import BudgetOrder
 from tests.support import alert_servers
 from tests.support.alerting import call, delays, loop
 from tests.support.hosts import free_port
+from tests.support.loops import in_loop
 from tests.support.stream import until
-
-pytestmark = pytest.mark.anyio
 
 KEY = "0123456789abcdef0123456789abcdef"
 QUIET = {"spike": {"enabled": False}, "silence": {"enabled": False}, "block_rate": {"enabled": False}}
@@ -68,6 +67,7 @@ async def running(made: Config) -> AsyncIterator[Running]:
         await host.stop()
 
 
+@in_loop
 async def test_a_session_that_is_stopped_is_one_incident_that_ends_with_its_reset(tmp_path: Path) -> None:
     """Slack and PagerDuty are told once, with who and how to release it; the restart in between tells nobody twice."""
     with (
@@ -95,6 +95,7 @@ async def test_a_session_that_is_stopped_is_one_incident_that_ends_with_its_rese
     assert slack.wrong == pager.wrong == []
 
 
+@in_loop
 async def test_r127_a_budget_is_told_at_each_threshold_with_share_limit_and_projection(tmp_path: Path) -> None:
     """50, 80 and 95 % and all of a dollar, once each, whatever is spent on; an extension is the end of it."""
     budgets = {"user/daily": {"limit_usd": 1.0, "period": "daily", "thresholds": [0.5, 0.8, 0.95]}}
@@ -128,6 +129,7 @@ async def test_r127_a_budget_is_told_at_each_threshold_with_share_limit_and_proj
             assert hook.bodies[4]["state"] == "resolved"
 
 
+@in_loop
 async def test_routes_choose_by_rule_severity_agent_and_team_and_none_is_mute(tmp_path: Path) -> None:
     """The first that holds decides, unless it goes on."""
     routes = [
@@ -143,6 +145,7 @@ async def test_routes_choose_by_rule_severity_agent_and_team_and_none_is_mute(tm
             await up.until(lambda: len(pay.bodies) == 1 and len(rest.bodies) == 2)
 
 
+@in_loop
 async def test_a_test_reaches_the_receiver_that_is_named_or_each(tmp_path: Path) -> None:
     """And says what became of it; a name that is none is the caller's mistake."""
     with alert_servers.served(alert_servers.slack) as slack:
@@ -161,6 +164,7 @@ async def test_a_test_reaches_the_receiver_that_is_named_or_each(tmp_path: Path)
     assert "ada asked for it" in json.dumps(slack.bodies[0])
 
 
+@in_loop
 async def test_r067_and_r090_a_model_without_a_price_is_told_once(tmp_path: Path) -> None:
     """By the watcher, from what the host counts."""
     with alert_servers.served(alert_servers.webhook) as hook:
@@ -172,6 +176,7 @@ async def test_r067_and_r090_a_model_without_a_price_is_told_once(tmp_path: Path
     assert (hook.bodies[0]["rule"], hook.bodies[0]["key"]) == ("price.unknown", "model:openai/new-x-9")
 
 
+@in_loop
 async def test_receivers_that_are_dead_or_slow_cost_the_detection_nothing(tmp_path: Path) -> None:
     """Two hundred sessions are stopped while nobody takes an alert: as fast as without, and the queues stay bounded."""
     in_memory = {"api": {"endpoint": "127.0.0.1:0"}, "storage": {"path": ""}}

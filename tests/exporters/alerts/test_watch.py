@@ -7,10 +7,10 @@ import pytest
 from spanfuse_processor.config.alerts import Watch as Settings
 from spanfuse_processor.exporters.alerts.watch import Watch
 from tests.support.console import NOW_NS, FakeConsole
+from tests.support.loops import in_loop
 
-pytestmark = pytest.mark.anyio
 
-
+@in_loop
 async def test_what_is_asked_can_be_asked_and_what_was_learned_outlives_a_restart() -> None:
     """Against a console of 300 sessions, many looks; what was told before is not told again."""
     settings = Settings.model_validate({"block_rate": {"share": 0.01, "window_s": 86_400}})
@@ -24,6 +24,7 @@ async def test_what_is_asked_can_be_asked_and_what_was_learned_outlives_a_restar
     Watch(console, settings).restore({"silence": 5, "spikes": ["rubbish"], "unpriced": None})
 
 
+@in_loop
 async def test_a_host_that_cannot_answer_is_asked_again(caplog: pytest.LogCaptureFixture) -> None:
     """Each kind of question is logged once, not each minute."""
     console = FakeConsole(10)

@@ -22,17 +22,10 @@ from spanfuse_processor.telemetry import DETECTIONS_SCOPE
 from spanfuse_schemas import Detection, Evidence
 from tests.support.alerting import delays, ids, loop
 from tests.support.hosts import free_port
+from tests.support.loops import in_loop
 from tests.support.stream import until
 
-pytestmark = pytest.mark.anyio
-
 BOTH = {"protocols": {"http": {"endpoint": "127.0.0.1:0"}, "grpc": {"endpoint": "127.0.0.1:0"}}}
-
-
-@pytest.fixture
-def anyio_backend() -> str:
-    """Where coroutines run."""
-    return "asyncio"
 
 
 class Backend:
@@ -85,6 +78,7 @@ async def send(to: EmbeddedHost, *requests: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["http/protobuf", "grpc"])
+@in_loop
 async def test_a_detection_is_a_span_below_the_offending_one_and_a_log_record_of_it(
     protocol: str, tmp_path: Path
 ) -> None:
@@ -115,6 +109,7 @@ async def test_a_detection_is_a_span_below_the_offending_one_and_a_log_record_of
     assert "Tokyo" not in str((backend.spans, backend.logs))
 
 
+@in_loop
 async def test_what_comes_back_to_a_receiver_of_ours_is_no_call_and_finds_nothing(tmp_path: Path) -> None:
     """A host that exports to itself: counted as its own, and no loop of detections."""
     port = free_port()
@@ -158,6 +153,7 @@ def test_a_detection_that_is_told_twice_is_one_span_and_one_without_a_trace_has_
         assert span_of(found("1", trace_id=bad, last_span_id="cd" * 8)).parent is None
 
 
+@in_loop
 async def test_a_backend_that_is_dead_costs_the_detection_nothing(tmp_path: Path) -> None:
     """What waits is bounded, what cannot be sent is counted, and the end is in time."""
     otlp = {"endpoint": f"http://127.0.0.1:{free_port()}", "queue": 50, "timeout_s": 0.5}
