@@ -57,9 +57,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
         yield host
 
 
-def ran(host: Deployment, *arguments: str, code: int = 0, **env: str) -> str:
+def ran(api: str, *arguments: str, code: int = 0, **env: str) -> str:
     """What a command prints at 80 columns."""
-    told = {"COLUMNS": "80", "SPANFUSE_API_URL": host.api, **env}
+    told = {"COLUMNS": "80", "SPANFUSE_API_URL": api, **env}
     done = CliRunner().invoke(cli, arguments, prog_name="spanfuse", env=told, catch_exceptions=False)
     assert done.exit_code == code, done.output
     lines = [line for line in done.stdout.splitlines() if "storage" not in line]  # a path stays whole
@@ -67,44 +67,44 @@ def ran(host: Deployment, *arguments: str, code: int = 0, **env: str) -> str:
     return done.stdout
 
 
-def found(host: Deployment, *arguments: str, code: int = 0) -> Any:
-    return json.loads(ran(host, *arguments, "--format", "json", code=code))
+def found(api: str, *arguments: str, code: int = 0) -> Any:
+    return json.loads(ran(api, *arguments, "--format", "json", code=code))
 
 
 def test_the_whole_is_seen(up: Deployment) -> None:
-    text = ran(up, "status")
+    text = ran(up.api, "status")
     assert "sessions  2" in text
     assert "session:looper/4f1c  blocked  cycle" in text
-    assert [row["agent"] for row in found(up, "agents")["agents"]] == ["research", "writer"]
-    assert [row["model"] for row in found(up, "benchmark")["models"]] == ["gpt-4o-mini"]
-    assert [row["key"] for row in found(up, "breakers")["breakers"]] == ["session:looper/4f1c"]
-    assert "looper/4f1c" in ran(up, "sessions", "--state", "open")
-    assert [row["scope"] for row in found(up, "budget", "list")["budgets"]] == ["user:u2", "user:u1"]
+    assert [row["agent"] for row in found(up.api, "agents")["agents"]] == ["research", "writer"]
+    assert [row["model"] for row in found(up.api, "benchmark")["models"]] == ["gpt-4o-mini"]
+    assert [row["key"] for row in found(up.api, "breakers")["breakers"]] == ["session:looper/4f1c"]
+    assert "looper/4f1c" in ran(up.api, "sessions", "--state", "open")
+    assert [row["scope"] for row in found(up.api, "budget", "list")["budgets"]] == ["user:u2", "user:u1"]
 
 
 def test_a_cycle_shows_in_the_drawing_and_no_loop_in_that_of_a_healthy_session(up: Deployment) -> None:
-    drawn = ran(up, "sessions", "looper/4f1c", code=1)
+    drawn = ran(up.api, "sessions", "looper/4f1c", code=1)
     assert "·ABCDABCDA BCDABCDABC" in drawn
     assert "X blocked" in drawn
-    assert "·········" in ran(up, "sessions", "healthy")
+    assert "·········" in ran(up.api, "sessions", "healthy")
 
 
 def test_why_it_tripped_is_explained(up: Deployment) -> None:
-    first = found(up, "explain", "session:looper/4f1c")["rules"][0]
+    first = found(up.api, "explain", "session:looper/4f1c")["rules"][0]
     assert (first["rule"], first["stands"], first["threshold"]) == ("cycle", True, 3)
-    assert "stands" in ran(up, "explain", "session:looper/4f1c")
-    assert "cycle" in ran(up, "insights", "research")
+    assert "stands" in ran(up.api, "explain", "session:looper/4f1c")
+    assert "cycle" in ran(up.api, "insights", "research")
 
 
 def test_another_policy_is_tried_and_set_and_taken_back(up: Deployment, tmp_path: Path) -> None:
     path = tmp_path / "stricter.yaml"
     path.write_text("detectors:\n  cycle: {rounds: 2}\n")
-    (moved,) = found(up, "policy", "dry-run", str(path))["stopped_elsewhere"]
+    (moved,) = found(up.api, "policy", "dry-run", str(path))["stopped_elsewhere"]
     assert moved["new"]["blocked_at"] < moved["old"]["blocked_at"]
-    assert "looper/4f1c" in ran(up, "policy", "dry-run", str(path))
-    assert "laid over  detectors" in ran(up, "policy", "set", str(path), "--reason", "trial")
-    assert "trial" in ran(up, "policy", "show")
-    assert "laid over" not in ran(up, "policy", "set", "--clear")
+    assert "looper/4f1c" in ran(up.api, "policy", "dry-run", str(path))
+    assert "laid over  detectors" in ran(up.api, "policy", "set", str(path), "--reason", "trial")
+    assert "trial" in ran(up.api, "policy", "show")
+    assert "laid over" not in ran(up.api, "policy", "set", "--clear")
 
 
 def test_a_policy_file_with_mistakes_is_said_line_by_line_and_not_sent(up: Deployment, tmp_path: Path) -> None:
@@ -119,19 +119,19 @@ def test_a_policy_file_with_mistakes_is_said_line_by_line_and_not_sent(up: Deplo
 
 def test_a_session_is_released_and_that_is_heard(up: Deployment) -> None:
     play(up, [*ROUND * 5], "second", "research", "u2")
-    ran(up, "status", "session:second", code=1)
+    ran(up.api, "status", "session:second", code=1)
     command = [*SPANFUSE, "events", "--key", "session:second", "--kind", "decision", "--api", up.api]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as events:
         try:
             assert events.stdout is not None
             while not select.select([events.stdout], [], [], 0.2)[0]:  # until it listens
                 assert events.poll() is None
-                assert "closed" in ran(up, "reset", "session:second")
+                assert "closed" in ran(up.api, "reset", "session:second")
             assert json.loads(events.stdout.readline())["data"]["state"] == "closed"
         finally:
             events.kill()
-    assert ran(up, "status", "session:second") == "session:second: closed\n"
-    assert found(up, "breakers", "session:second")["history"][0]["state"] == "closed"
+    assert ran(up.api, "status", "session:second") == "session:second: closed\n"
+    assert found(up.api, "breakers", "session:second")["history"][0]["state"] == "closed"
 
 
 def test_one_with_tokens_takes_them_from_the_environment(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_one_with_tokens_takes_them_from_the_environment(tmp_path: Path) -> None
     with embedded(tmp_path, CONFIG, {"api": {"endpoint": port, **TOKENS}}) as host:
         line = next(line for line in host.lines if "spanfuse is up" in line)
         host.api = line.split("API ")[1].split()[0]
-        ran(host, "status", code=1)
-        assert "enforces" in ran(host, "status", SPANFUSE_API_TOKEN=ADMIN)
-        ran(host, "policy", "set", "--clear", SPANFUSE_API_TOKEN=ADMIN)
-        ran(host, "policy", "set", "--clear", code=1, SPANFUSE_API_TOKEN="read-" + "r" * 16)
+        ran(host.api, "status", code=1)
+        assert "enforces" in ran(host.api, "status", SPANFUSE_API_TOKEN=ADMIN)
+        ran(host.api, "policy", "set", "--clear", SPANFUSE_API_TOKEN=ADMIN)
+        ran(host.api, "policy", "set", "--clear", code=1, SPANFUSE_API_TOKEN="read-" + "r" * 16)
