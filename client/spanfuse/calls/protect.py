@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from spanfuse.calls.generators import Steps
+from spanfuse.calls.wrapped import of_its_kind
 from spanfuse.context import IDENTITY, call
 from spanfuse.context import session as _session
 
@@ -73,11 +74,7 @@ def protected(guard: Guard, function: Callable[..., Any], names: dict[str, objec
             with scope:
                 await inner.aclose()
 
-    if inspect.isasyncgenfunction(function):
-        return async_generator
-    if inspect.iscoroutinefunction(function):
-        return coroutine
-    return generator if inspect.isgeneratorfunction(function) else plain
+    return of_its_kind(function, plain, coroutine, generator, async_generator)
 
 
 def _shown_by(function: Callable[..., Any]) -> Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]:

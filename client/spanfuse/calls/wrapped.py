@@ -74,7 +74,7 @@ def wrapped_call(guard: Guard, function: Callable[..., Any], given: dict[str, An
         finally:
             await made.aend(error)
 
-    return _of_its_kind(function, plain, coroutine, generator, async_generator)
+    return of_its_kind(function, plain, coroutine, generator, async_generator)
 
 
 def wrapped_tool(guard: Guard, function: Callable[..., Any], name: str, names: dict[str, Any]) -> Any:
@@ -107,7 +107,8 @@ def wrapped_tool(guard: Guard, function: Callable[..., Any], name: str, names: d
     return coroutine if inspect.iscoroutinefunction(function) else plain
 
 
-def _of_its_kind(function: Callable[..., Any], plain: Any, coroutine: Any, generator: Any, async_generator: Any) -> Any:
+def of_its_kind(function: Callable[..., Any], plain: Any, coroutine: Any, generator: Any, async_generator: Any) -> Any:
+    """The one of four that is of the kind of a function."""
     if inspect.isasyncgenfunction(function):
         return async_generator
     if inspect.iscoroutinefunction(function):
