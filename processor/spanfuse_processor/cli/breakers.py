@@ -70,7 +70,7 @@ def _history(api: Api, key: str, limit: int) -> View:
 
 @click.command()
 @click.argument("key", type=Key())
-@click.option("--all", "everything", is_flag=True, help="Also rules that are off, or have counted nothing.")
+@click.option("--all", "everything", is_flag=True, help="Also rules that cannot fire, or have counted nothing.")
 @looks
 def explain(api: Api, key: str, everything: bool) -> View:
     """Say what is counted about KEY, rule by rule, and why its breaker did or did not trip.

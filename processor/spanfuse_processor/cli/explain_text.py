@@ -58,8 +58,9 @@ def told(found: Row, width: int, *, everything: bool) -> Iterator[Text]:
 
 
 def _counts(rule: Row) -> bool:
-    """Whether there is something to tell of it."""
-    return bool(rule["stands"] or (rule["mode"] != "off" and (rule["near"] or rule["counted"] or rule["fired"])))
+    """Whether there is something to tell of it: it may fire, and has counted something."""
+    live = rule["mode"] != "off" and rule["threshold"] is not None and (rule["near"] or rule["counted"])
+    return bool(rule["stands"] or rule["fired"] or live)
 
 
 def _cells(rule: Row) -> list[str | Text]:

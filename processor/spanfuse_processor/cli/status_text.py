@@ -10,7 +10,7 @@ from rich.text import Text
 from spanfuse_processor.cli.breakers_text import listed, release, stands
 from spanfuse_processor.cli.columns import pairs
 from spanfuse_processor.cli.options import printable
-from spanfuse_processor.cli.words import count, effect, lasting
+from spanfuse_processor.cli.words import ago, count, effect, lasting
 
 Row = dict[str, Any]
 
@@ -92,11 +92,20 @@ def _flat(value: dict[Any, Any], prefix: str = "") -> list[tuple[str, str]]:
     """Names and values in lines; what was counted not once is left to JSON."""
     rows: list[tuple[str, str]] = []
     for name, inner in value.items():
-        if isinstance(inner, list):
+        if isinstance(inner, list) and all(isinstance(one, dict) for one in inner):
             rows += _flat(dict(enumerate(inner)), f"{prefix}{name}.")
         elif isinstance(inner, dict):
             rows += _flat(inner, f"{prefix}{name}.")
         elif inner or not prefix.startswith("counts."):
-            said = f"{inner:,}" if isinstance(inner, int) and not isinstance(inner, bool) else str(inner)
-            rows.append((printable(f"{prefix}{name}"), said))
+            rows.append((printable(f"{prefix}{name}"), _value(str(name), inner)))
     return rows
+
+
+def _value(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "none"
+    if value is None or isinstance(value, bool):
+        return {None: "not known", True: "yes", False: "no"}[value]
+    if isinstance(value, int) and name.endswith("_ns"):
+        return f"{ago(value)} ago"
+    return f"{value:,}" if isinstance(value, int) and not name.endswith("epoch") else str(value)
