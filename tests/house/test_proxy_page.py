@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spanfuse_processor.proxy import handler, refusals, server, settings, whose
+from spanfuse import headers
+from spanfuse_processor.proxy import handler, server, settings, whose
 from tests.support.fake_provider import FakeProvider
 from tests.support.proxied import Proxied, guard
 
@@ -44,7 +45,8 @@ def test_the_quickstart_runs_and_its_fourth_call_is_refused_as_shown(ran: list[s
 
 
 def test_the_headers_that_are_named_are_those_that_are_read() -> None:
-    code = "".join(path.read_text(encoding="utf-8") for path in PACKAGE.glob("*.py"))
+    sources = [*PACKAGE.glob("*.py"), Path(headers.__file__)]
+    code = "".join(path.read_text(encoding="utf-8") for path in sources)
     ours = r"x-(?:spanfuse|loopers)-[a-z-]*[a-z]"
     assert set(re.findall(ours, PAGE.lower())) == set(re.findall(f'"({ours})"', code))
     assert set(whose.PREFIXES) == {"x-spanfuse-", "x-loopers-"}
@@ -62,4 +64,4 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert f"waits {server.READY_S:g} s" in PAGE
     assert f"gives streams {server.GRACE_S:g} s" in PAGE
     assert settings.LISTEN in PAGE
-    assert refusals.FOREVER_S == 3600
+    assert headers.FOREVER_S == 3600

@@ -7,9 +7,7 @@ from typing import Any, Final
 import orjson
 
 from spanfuse import Blocked
-
-FOREVER_S: Final = 3600
-"""`Retry-After` of a refusal that ends by no time of its own, seconds: until somebody resets it, asking is in vain."""
+from spanfuse.headers import retry_after_s
 
 _JSON: Final = (b"content-type", b"application/json")
 _FINAL: Final = (b"x-should-retry", b"false")
@@ -49,10 +47,8 @@ def refused(status: int, code: str, message: str, *, param: str | None = None, f
 def blocked(refusal: Blocked, session: str | None, agent: str | None) -> Refusal:
     """The refusal of a Guard, 429: the fields of `Blocked.body`, where `error` is an object, as both clients expect it."""
     body = refusal.body(session=session, agent=agent)
-    left = refusal.remaining_s()
-    wait_s = FOREVER_S if left is None else max(1, left)
     error = _error(body["error"], body["error"], body["message"], None)
-    return Refusal(429, body | error, (b"retry-after", str(wait_s).encode()), _FINAL)
+    return Refusal(429, body | error, (b"retry-after", str(retry_after_s(refusal)).encode()), _FINAL)
 
 
 def _error(kind: str, code: str, message: str, param: str | None) -> dict[str, Any]:

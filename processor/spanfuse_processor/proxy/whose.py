@@ -8,20 +8,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from spanfuse.headers import AGENT, BUDGET, MAX_STEPS, SESSION, SESSION_IN_METADATA, TEAM, USER
 from spanfuse_processor.proxy.refusals import Refusal, refused
 
 PREFIXES: Final = ("x-spanfuse-", "x-loopers-")
 """How the headers begin that are meant for a proxy of sessions, ours and Loopers': none of them goes upstream."""
 
-_SESSION: Final = ("x-spanfuse-session-id", "x-loopers-session-id")
-_BUDGET: Final = ("x-spanfuse-session-budget", "x-loopers-session-budget")
-_STEPS: Final = ("x-spanfuse-session-max-steps", "x-spanfuse-max-steps", "x-loopers-session-max-steps")
 _KEY: Final = ("x-spanfuse-provider-key", "x-loopers-provider-key")
-_SESSION_IN_BODY: Final = ("session_id", "thread_id", "conversation_id")
-"""Names of a session in `metadata`, as ingest of spans knows them."""
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(-.*)?")
 _NO_TRACE: Final = "0" * 32
-_MAX_STEPS: Final = 10**9
+_STEPS_AT_MOST: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +46,16 @@ def read(headers: Mapping[str, str], path: Mapping[str, str], body: Mapping[str,
     """
     metadata = body.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
-    session = _name(headers, _SESSION) or path.get("session") or _text(metadata.get(key) for key in _SESSION_IN_BODY)
+    session = _name(headers, SESSION) or path.get("session") or _text(metadata.get(key) for key in SESSION_IN_METADATA)
     budget, steps = _budget(headers), _steps(headers)
     if session is None and (budget is not None or steps is not None):
-        name = _given(headers, _BUDGET if budget is not None else _STEPS)[0]
-        raise _bad(name, f"needs a session: send {_SESSION[0]} as well")
+        name = _given(headers, BUDGET if budget is not None else MAX_STEPS)[0]
+        raise _bad(name, f"needs a session: send {SESSION[0]} as well")
     return Whose(
         session,
-        _name(headers, ("x-spanfuse-agent",)) or path.get("agent"),
-        _name(headers, ("x-spanfuse-user",)) or path.get("user") or _text((body.get("user"), metadata.get("user_id"))),
-        _name(headers, ("x-spanfuse-team",)) or path.get("team"),
+        _name(headers, AGENT) or path.get("agent"),
+        _name(headers, USER) or path.get("user") or _text((body.get("user"), metadata.get("user_id"))),
+        _name(headers, TEAM) or path.get("team"),
         _trace(headers),
         budget,
         steps,
@@ -91,7 +87,7 @@ def _name(headers: Mapping[str, str], names: Iterable[str]) -> str | None:
 
 
 def _budget(headers: Mapping[str, str]) -> float | None:
-    name, value = _given(headers, _BUDGET)
+    name, value = _given(headers, BUDGET)
     if value is None:
         return None
     try:
@@ -104,11 +100,11 @@ def _budget(headers: Mapping[str, str]) -> float | None:
 
 
 def _steps(headers: Mapping[str, str]) -> int | None:
-    name, value = _given(headers, _STEPS)
+    name, value = _given(headers, MAX_STEPS)
     if value is None:
         return None
-    if not (value.isascii() and value.isdecimal()) or len(value) > 10 or int(value) > _MAX_STEPS:
-        raise _bad(name, f"is a whole number from 0 to {_MAX_STEPS}, not {value[:32]!r}")
+    if not (value.isascii() and value.isdecimal()) or len(value) > 10 or int(value) > _STEPS_AT_MOST:
+        raise _bad(name, f"is a whole number from 0 to {_STEPS_AT_MOST}, not {value[:32]!r}")
     return int(value)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
 from litellm.integrations.custom_logger import CustomLogger
 
+from spanfuse import headers
 from spanfuse.blocked import Blocked
 from spanfuse.bounded import Bounded
 from spanfuse.integrations._bound import default_guard, read, remember, with_nudge_of
@@ -44,16 +45,7 @@ _KINDS: Final[dict[str, Kind]] = {
     "anthropic_messages": "messages",
 }
 """What the proxy calls the APIs of models, in its versions."""
-_NAMES: Final = {
-    "session": ("x-spanfuse-session-id", "x-loopers-session-id"),
-    "agent": ("x-spanfuse-agent",),
-    "user": ("x-spanfuse-user",),
-    "team": ("x-spanfuse-team",),
-}
-_BUDGET: Final = ("x-spanfuse-session-budget", "x-loopers-session-budget")
-_STEPS: Final = ("x-spanfuse-session-max-steps", "x-spanfuse-max-steps", "x-loopers-session-max-steps")
-FOREVER_S: Final = 3600
-"""`Retry-After` of a refusal that ends by no time of its own, seconds."""
+_NAMES: Final = {"session": headers.SESSION, "agent": headers.AGENT, "user": headers.USER, "team": headers.TEAM}
 
 
 class _Underway(NamedTuple):
@@ -140,13 +132,13 @@ class GuardHandler(CustomLogger):
         await self._end(kwargs.get("litellm_call_id"), response_obj)
 
     def _asked(self, kind: Kind, data: Mapping[str, Any]) -> dict[str, Any]:
-        headers = _headers_of(data)
-        names = {**told_of(data), **_named(headers)}
-        self._cap(names.get("session"), headers)
+        sent = _headers_of(data)
+        names = {**told_of(data), **_named(sent)}
+        self._cap(names.get("session"), sent)
         return {**read(kind, data), "provider": provider_of(data), **names}
 
-    def _cap(self, session: str | None, headers: Mapping[str, str]) -> None:
-        budget, steps = _first(headers, _BUDGET), _first(headers, _STEPS)
+    def _cap(self, session: str | None, sent: Mapping[str, str]) -> None:
+        budget, steps = _first(sent, headers.BUDGET), _first(sent, headers.MAX_STEPS)
         if session and (budget or steps):
             with suppress(ValueError):  # no number: as if it had not been sent
                 self._guard.session(
@@ -165,17 +157,17 @@ class GuardHandler(CustomLogger):
 def _headers_of(data: Mapping[str, Any]) -> dict[str, str]:
     """Headers of the request, names in small letters."""
     request = data.get("proxy_server_request")
-    headers = request.get("headers") if isinstance(request, Mapping) else None
-    return {str(name).lower(): str(value) for name, value in headers.items()} if isinstance(headers, Mapping) else {}
+    sent = request.get("headers") if isinstance(request, Mapping) else None
+    return {str(name).lower(): str(value) for name, value in sent.items()} if isinstance(sent, Mapping) else {}
 
 
-def _named(headers: Mapping[str, str]) -> dict[str, str]:
-    found = {kind: _first(headers, names) for kind, names in _NAMES.items()}
+def _named(sent: Mapping[str, str]) -> dict[str, str]:
+    found = {kind: _first(sent, names) for kind, names in _NAMES.items()}
     return {kind: name for kind, name in found.items() if name}
 
 
-def _first(headers: Mapping[str, str], names: tuple[str, ...]) -> str:
-    return next((value for name in names if (value := headers.get(name, "").strip())), "")
+def _first(sent: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((value for name in names if (value := sent.get(name, "").strip())), "")
 
 
 class _Detail(dict[str, Any]):
@@ -190,13 +182,11 @@ def _refuse(refusal: Blocked, call: ModelCall) -> NoReturn:
     from fastapi import HTTPException
 
     body = refusal.body(session=call.who.session, agent=call.who.agent)
-    left = refusal.remaining_s()
-    wait_s = FOREVER_S if left is None else max(1, left)
     raise HTTPException(
         429,
         _Detail(body | {"error": {"type": body["error"], "code": body["error"], "message": body["message"]}}),
         {
-            "Retry-After": str(wait_s),
+            "Retry-After": str(headers.retry_after_s(refusal)),
             "x-should-retry": "false",
         },  # OpenAI's clients try a 429 again, unless they are told not to
     ) from refusal

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from spanfuse.headers import SESSION_IN_METADATA
 from spanfuse.integrations._names import otherwise
 
 _PLACES: Final = ("metadata", "litellm_metadata")
-_SESSION: Final = ("session_id", "thread_id", "conversation_id")
 _AGENT: Final = ("agent_name", "lc_agent_name")
 _USER: Final = (
     "user_api_key_end_user_id", "user_api_key_user_id", "user_api_key_user_email", "user_id", "trace_user_id",
@@ -33,7 +33,7 @@ def told_of(body: Mapping[str, Any]) -> dict[str, str]:
     places = [place for name in _PLACES if isinstance(place := body.get(name), Mapping)]
     places += [sent for place in places if isinstance(sent := place.get("requester_metadata"), Mapping)]
     found = {
-        "session": _first(places, _SESSION) or _text(body.get("litellm_session_id")),
+        "session": _first(places, SESSION_IN_METADATA) or _text(body.get("litellm_session_id")),
         "agent": _first(places, _AGENT),
         "user": _first(places, _USER) or _text(body.get("user")),
         "team": _first(places, _TEAM),
