@@ -105,6 +105,9 @@ class Guard(Actions):
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         # Here and not in the subscriber's thread: a fork during an import leaves the child's import lock held for ever.
+        # Nor in the first call, for which an event loop would wait.
+        import spanfuse.calls.tool_call
+        import spanfuse.reading.gathered
         import spanfuse.reading.messages  # noqa: F401
         from spanfuse.calls.admission import Admission
         from spanfuse.calls.pricing import Pricing

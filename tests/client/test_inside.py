@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+from contextlib import suppress
 from typing import Any
 
+import pytest
+
+from spanfuse import Blocked, Guard
 from spanfuse.calls.model_call import AT_HAND
 from spanfuse.calls.tool_call import ToolCall
 from spanfuse.testing import FakeGuard
@@ -83,3 +87,33 @@ def test_another_tool_inside_an_execution_is_another() -> None:
         with guard.tool("search", {"q": 1}):
             pass
     assert heard.ended == [("search", {"q": 2}), ("search", {"q": 1})]
+
+
+def test_a_loop_inside_a_call_is_stopped_as_any_other() -> None:
+    """As of a function that was decorated as one call, and is a whole agent."""
+    guard = Guard(local=True)
+    asked = 0
+
+    @guard.wrap_call
+    def agent(prompt: str) -> str:
+        nonlocal asked
+        while True:
+            with guard.call(messages=[{"role": "user", "content": prompt}]) as call:
+                asked += 1
+                call.answered("Let me try again.")
+
+    with guard.session("s", max_steps=10), pytest.raises(Blocked):
+        agent("Find the minutes.")
+    assert asked == 4  # the first is the function's own, and three of the same are too many
+    assert guard.spent("s").steps == 4
+
+
+def test_what_is_tried_again_inside_a_call_is_the_same_call() -> None:
+    guard = FakeGuard()
+    with guard.session("s", max_steps=10), guard.call():
+        for _ in range(3):
+            with suppress(TimeoutError), guard.call():
+                raise TimeoutError
+        with guard.call(), guard.call():
+            pass
+        assert guard.spent().steps == 1

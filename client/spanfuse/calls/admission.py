@@ -44,7 +44,10 @@ class Admission:
         under way. One that is over begins anew."""
         outer = AT_HAND.get()
         # One that is over may still stand in a context that nobody came back to, as of a generator that was left.
-        if self._guard.disabled or (outer is not None and outer.guard is self._guard and not outer.ended_ns):
+        if self._guard.disabled:
+            return False
+        if outer is not None and outer.guard is self._guard and not outer.ended_ns and not outer.made_inside:
+            made.outer = outer
             return False
         if made.ended_ns:
             made.renew()

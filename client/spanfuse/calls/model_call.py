@@ -47,7 +47,8 @@ class ModelCall:
     """One call: with `with` or `async with`, or with `begin` and `end` where callbacks tell of before and after. Made by
     `Guard.call`. Used again after its end it is another call, of the same question.
 
-    A call inside the block of another of the same Guard is the same call, seen by two integrations: it does nothing.
+    A call inside the block of another of the same Guard is the same call, seen by two integrations: it does nothing. Once it
+    was made, what follows in that block is no longer the same call.
 
     Where the call ends without `settle` or `answered`, and without an error, what was seen of the answer is charged, else the
     whole estimate. After an error what was seen is charged, else nothing; a call that was cancelled is charged its input at
@@ -92,6 +93,10 @@ class ModelCall:
         self.began_ns = self.ended_ns = self.cost_nano_usd = 0
         self.meter = Meter(asked.provider, asked.model, guard.pricing, guard.failed)
         self.reservation: Reservation | None = None
+        self.outer: ModelCall | None = None
+        """The call that it is a part of."""
+        self.made_inside = False
+        """A part of it was made, which was this call."""
         self.counted = False
         """It is admitted, and no part of another call."""
         self.held = 0
@@ -251,6 +256,8 @@ class ModelCall:
     def _ended(self, error: BaseException | None) -> bool:
         """Whether it ends now, and was not over or never begun."""
         if not self.counted or self.ended_ns:
+            if self.outer is not None and error is None:
+                self.outer.made_inside = True
             return False
         self.error, self.ended_ns = error, self.guard.now_ns()
         try:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from spanfuse.context import Identity
 from spanfuse.decisions.table import SCOPES
-from spanfuse.ledger.errors import Refused
-from spanfuse.ledger.purse import Away, Purse
+from spanfuse.ledger.errors import Away, Refused
+from spanfuse.ledger.purse import Purse
 from spanfuse.ledger.records import Refusal
 from spanfuse.over_budget import over_budget
 

@@ -126,6 +126,8 @@ def _guarded(function: Callable[..., Any], form: _Form, bound_to: int = 0) -> Ca
             raise
         if call.counted and is_stream(answer):
             return watched(call, answer, ended)
+        if not call.counted and inspect.iscoroutine(answer):  # of the asynchronous form, which is guarded above
+            return answer
         call.answered(answer)
         call.end()
         ended(answer)
