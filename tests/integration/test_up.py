@@ -119,7 +119,7 @@ def test_more_clients_than_it_may_open_files_are_refused_and_it_goes_on(tmp_path
         answers: Counter[bytes] = Counter()
         for _ in range(200):
             client = opened.enter_context(socket.create_connection((host, int(port)), timeout=10))
-            client.sendall(b"GET /v1/decisions/stream HTTP/1.1\r\nHost: api\r\n\r\n")
+            client.sendall(b"GET /v1/decisions/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
             answers[client.recv(12)] += 1
         assert answers == {b"HTTP/1.1 200": 64, b"HTTP/1.1 503": 136}
         assert up.example("otlp_setup.py").returncode == 0
