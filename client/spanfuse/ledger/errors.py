@@ -3,6 +3,7 @@
 LedgerError
 ├── Refused             a budget has no room for the call; terminal
 ├── Unavailable         the ledger cannot be reached, or not in time; try again later
+├── Away                the same, of a Guard, whose local allowance does not let the call through either
 ├── UnknownCall         nothing was reserved under that id, or it is forgotten
 └── InvalidAmount       no amount: NaN, infinite, negative, too large; a ValueError as well
 """
@@ -40,6 +41,18 @@ class Refused(LedgerError):
 class Unavailable(LedgerError):
     """The ledger cannot be reached, or did not answer in time. What was asked may have been done all the same: ask again
     under the same call id, which is done once."""
+
+
+class Away(LedgerError):
+    """The ledger is away, and what is allowed without it does not suffice, or nothing is.
+
+    Attributes:
+        refusal: the budget that refuses; None: the ledger was never heard of.
+    """
+
+    def __init__(self, why: str, refusal: Refusal | None = None) -> None:
+        super().__init__(why)
+        self.refusal = refusal
 
 
 class UnknownCall(LedgerError):

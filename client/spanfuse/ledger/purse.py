@@ -8,16 +8,16 @@ import logging
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 from spanfuse.ledger.allowance import Allowance
 from spanfuse.ledger.amounts import Amounts
+from spanfuse.ledger.bills import Bill, Bills
 from spanfuse.ledger.book import Definitions
 from spanfuse.ledger.connect import connect
-from spanfuse.ledger.errors import LedgerError, Unavailable, UnknownCall
+from spanfuse.ledger.errors import Away, LedgerError, Unavailable, UnknownCall
 from spanfuse.ledger.ledger import Ledger
 from spanfuse.ledger.records import Hold, Refusal
 from spanfuse.ledger.steps import HOLD_S
@@ -26,36 +26,11 @@ FIRST_TRY_S: Final = 0.25
 """When the ledger is asked again after it went away, seconds; then after twice as long each time."""
 LAST_TRY_S: Final = 5.0
 """At most that long, seconds."""
-MAX_PENDING: Final = 10_000
-"""Settlements that wait for the ledger; of more, the oldest is dropped and counted."""
 REMEMBERED_S: Final = 3600.0
 """How long a ledger remembers that a call was settled, seconds (`ledger.lua`): whether an answer that was lost stood for a
 settlement cannot be told later."""
 
 log = logging.getLogger("spanfuse")
-
-
-class Away(LedgerError):
-    """The ledger is away, and what is allowed without it does not suffice, or nothing is.
-
-    Attributes:
-        refusal: the budget that refuses; None: the ledger was never heard of.
-    """
-
-    def __init__(self, why: str, refusal: Refusal | None = None) -> None:
-        super().__init__(why)
-        self.refusal = refusal
-
-
-class Bill(NamedTuple):
-    """A settlement that waits for the ledger."""
-
-    hold: Hold
-    who: Mapping[str, str]
-    amounts: Amounts | None
-    """None: a release."""
-    doubted_s: float | None
-    """When it was tried and the answer was lost, by the clock that never goes back; None: it was not tried."""
 
 
 class Purse:
@@ -75,10 +50,9 @@ class Purse:
     def _begin_anew(self) -> None:
         self.away = ""
         """Why the ledger cannot be reached; empty while it can."""
-        self.lost = 0
-        """Settlements dropped for want of room, or because they may have been carried out long ago."""
+        self._too_late = 0
         self._allowance = Allowance()
-        self._bills: deque[Bill] = deque()
+        self._bills = Bills()
         self._local: dict[str, tuple[Hold, Mapping[str, str]]] = {}
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -96,6 +70,11 @@ class Purse:
     def pending(self) -> int:
         """Settlements that wait for the ledger."""
         return len(self._bills)
+
+    @property
+    def lost(self) -> int:
+        """Settlements dropped for want of room, or because they may have been carried out long ago."""
+        return self._bills.lost + self._too_late
 
     def know(self) -> None:
         """Read the definitions if none are known: the first estimate, too, is made with their prices."""
@@ -190,7 +169,7 @@ class Purse:
             try:
                 self.ledger.settle(hold.call_id, amounts)
             except UnknownCall:
-                self.lost += 1
+                self._too_late += 1
         else:
             self.ledger.settle(hold if hold.claims else hold.call_id, amounts, who)
 
@@ -200,7 +179,7 @@ class Purse:
             return self._locally(call_id, who, amounts, enforce)
         except Away:
             with self._lock:
-                self._put(Bill(Hold(call_id, amounts), who, None, None))
+                self._bills.add(Bill(Hold(call_id, amounts), who, None, None))
             raise
 
     def _locally(self, call_id: str, who: Mapping[str, str], amounts: Amounts, enforce: bool | None) -> Hold:
@@ -242,18 +221,12 @@ class Purse:
             if hold.state == "local":
                 self._allowance.change(hold.claims, hold.amounts, -1)
                 self._allowance.change(hold.claims, amounts or Amounts(0, 0, 0), 1)
-            self._put(bill)
+            self._bills.add(bill)
         return None
 
     def _owe(self, bill: Bill) -> None:
         with self._lock:
-            self._put(bill._replace(doubted_s=time.monotonic()))
-
-    def _put(self, bill: Bill) -> None:
-        if len(self._bills) >= MAX_PENDING:
-            self._bills.popleft()
-            self.lost += 1
-        self._bills.append(bill)
+            self._bills.add(bill.doubted())
 
     def _lose(self, error: Unavailable) -> None:
         """The ledger is away: ask no more until a thread of its own has found it again."""
@@ -296,20 +269,18 @@ class Purse:
                 self.ledger.reserve(hold.call_id, who, hold.amounts, HOLD_S, enforce=False)
         while True:
             with self._lock:
-                if not self._bills:
+                bill = self._bills.first()
+                if bill is None:
                     self.away = ""
                     return
-                bill = self._bills[0]
             try:
                 self._pay(bill)
             except Unavailable:
                 with self._lock:
-                    if self._bills and self._bills[0] is bill and bill.doubted_s is None:
-                        self._bills[0] = bill._replace(doubted_s=time.monotonic())
+                    self._bills.doubt(bill)
                 raise
             with self._lock:
-                if self._bills and self._bills[0] is bill:
-                    self._bills.popleft()
+                self._bills.done(bill)
 
     def close(self) -> None:
         """Settle what can be settled now, and try no more until it is used again."""

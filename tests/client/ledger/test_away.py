@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from spanfuse import Blocked, Guard
-from spanfuse.ledger import Ledger, RedisLedger, SqliteLedger, Unavailable, nano
+from spanfuse.ledger import Ledger, RedisLedger, SqliteLedger, Unavailable, bills, nano
 from spanfuse.ledger import purse as purse_module
 from spanfuse.ledger.allowance import SHARE
+from spanfuse.ledger.bills import Bill
 from spanfuse.ledger.purse import REMEMBERED_S, Purse
 from spanfuse.over_budget import OverBudget
 from spanfuse.testing import FakeClock, MemorySubscriber
@@ -219,7 +220,7 @@ def test_a_settlement_in_doubt_is_charged_where_the_books_were_lost_and_not_wher
         hold = ledger.reserve(f"c-{age_s}", U, usd(1))
         line.store._connection().execute("DELETE FROM calls")
         line.store._connection().execute("UPDATE accounts SET held = 0, spent = 0")
-        purse._pay(purse_module.Bill(hold, U, usd(1), time.monotonic() - age_s))
+        purse._pay(Bill(hold, U, usd(1), time.monotonic() - age_s))
         assert books(ledger) == (charged, 0)
         assert purse.lost == 1 - charged
 
@@ -261,7 +262,7 @@ def test_closing_settles_what_can_be_settled(
 def test_settlements_that_wait_are_bounded_and_those_dropped_are_counted(
     guard: Guard, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(purse_module, "MAX_PENDING", 3)
+    monkeypatch.setattr(bills, "MAX_PENDING", 3)
     monkeypatch.setattr(purse_module, "FIRST_TRY_S", 60)
     line.cut = "before"
     for _ in range(5):

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from spanfuse.calls.estimate import OUTPUT_TOKENS
-from spanfuse.ledger import MAX_AMOUNT, allowance, purse, redis, sqlite, sqlite_books
+from spanfuse.ledger import MAX_AMOUNT, allowance, bills, purse, redis, sqlite, sqlite_books
 from spanfuse.ledger.book import KEPT_S
 from spanfuse.ledger.steps import HOLD_S
 
@@ -17,7 +17,7 @@ def test_the_numbers_of_the_page_are_the_numbers_in_force() -> None:
     assert f"within {redis.TIMEOUT_S * 1000:.0f} ms (`?timeout_ms=`; SQLite: {sqlite.TIMEOUT_S:.0f} s)" in PAGE
     assert f"after {purse.FIRST_TRY_S:g} s, then at most {purse.LAST_TRY_S:.0f} s apart" in PAGE
     assert f"spend {allowance.SHARE:.0%}".replace("%", " %") in PAGE
-    assert f"A process keeps {purse.MAX_PENDING:,} settlements" in PAGE
+    assert f"A process keeps {bills.MAX_PENDING:,} settlements" in PAGE
     assert f"({OUTPUT_TOKENS:,} where it is not given)" in PAGE
     assert f"has expired ({HOLD_S / 60:.0f} minutes)" in PAGE
     assert f"more than ${MAX_AMOUNT / 1e9:,.0f} a call" in PAGE
