@@ -6,15 +6,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import threading
+import time
 import weakref
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from spanfuse.subscribers.kafka import Connection
+from spanfuse.subscribers.kafka import Connection, ThreadLoop
 
 try:
     from aiokafka import AIOKafkaProducer
@@ -31,14 +31,6 @@ ANSWER_S: Final = 4.0
 """How long the broker may take to answer, seconds; less than an export may take, so that what is lost is known to be."""
 
 log = logging.getLogger("spanfuse")
-
-
-class _Loop(asyncio.SelectorEventLoop):
-    """Names of hosts are looked up in place: the threads by which asyncio does it are refused once the process exits, when
-    the last spans are sent. Nobody else runs in this loop."""
-
-    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        return socket.getaddrinfo(host, port, **options)
 
 
 class KafkaSender:
@@ -63,7 +55,7 @@ class KafkaSender:
     def _begin(self) -> None:
         """Thread, loop and sockets of a forked process are its parent's: nothing of them may be touched."""
         self._lock = threading.RLock()
-        self._loop: _Loop | None = None
+        self._loop: ThreadLoop | None = None
         self._thread: threading.Thread | None = None
         self._producer: AIOKafkaProducer | None = None
         self._connecting: asyncio.Lock | None = None
@@ -110,11 +102,12 @@ class KafkaSender:
             loop, thread, self._loop, self._thread = self._loop, self._thread, None, None
         if loop is None or thread is None:
             return
+        deadline = time.monotonic() + timeout_s
         with suppress(Exception):
             asyncio.run_coroutine_threadsafe(self._stopped(), loop).result(timeout_s)
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout_s)
+        thread.join(max(0.05, deadline - time.monotonic()))
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         try:
@@ -124,9 +117,9 @@ class KafkaSender:
             work.close()
             raise
 
-    def _running(self) -> _Loop:
+    def _running(self) -> ThreadLoop:
         if self._loop is None:
-            loop = _Loop()
+            loop = ThreadLoop()
             self._thread = threading.Thread(target=_run, args=(loop,), name="spanfuse-kafka-sender", daemon=True)
             self._thread.start()
             self._loop, self._producer, self._connecting = loop, None, asyncio.Lock()
