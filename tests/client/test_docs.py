@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import spanfuse
@@ -13,6 +15,16 @@ from spanfuse.emission import destination, span_queue
 from spanfuse.guard import STALENESS_S
 from spanfuse.subscribers.kafka import Connection
 
+STUBS = """
+from types import SimpleNamespace as Namespace
+import pytest
+message, usage = {"role": "assistant", "content": "Nothing."}, {"prompt_tokens": 1, "completion_tokens": 1}
+answer = {"choices": [{"message": message}], "usage": usage}
+client = Namespace(chat=Namespace(completions=Namespace(create=lambda **asked: answer)))
+messages, model, instructions, secret = [{"role": "user", "content": "What is left?"}], "m", "Be brief.", "s" * 20
+def my_agent(guard): guard.check()
+"""
+"""What the examples take for granted."""
 GUIDE = (Path(__file__).parents[2] / "docs" / "client.md").read_text()
 
 
@@ -45,3 +57,10 @@ def test_the_listeners_methods_are_those_that_are_told() -> None:
     sources = "".join(path.read_text() for path in Path(spanfuse.__file__).parent.rglob("*.py"))
     told = set(re.findall(r"\.tell\(\"([a-z_]+)\"|self\.tell, \"([a-z_]+)\"", sources))
     assert named == {one or other for one, other in told}
+
+
+def test_the_examples_run() -> None:
+    """One after the other, with a client that answers; no server is there, and in a process of its own, since they set its
+    tracer provider."""
+    examples = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
+    subprocess.run([sys.executable, "-c", "\n".join([STUBS, *examples])], check=True, capture_output=True, timeout=60)
