@@ -66,9 +66,9 @@ async def test_a_row_has_all_its_fields_also_those_of_nothing(api: Api) -> None:
 
 @in_loop
 async def test_a_session_is_found_by_its_id_whatever_it_holds(api: Api) -> None:
-    for id in ("a/b", "a/timeline", "ä b", "100%"):
+    for id in ("a/b", "a/timeline", "ä b", "100%", "two\nlines"):
         api.host.rows[id] = api.host.rows["run-00011"].model_copy(update={"session": id})
-    for path in ("a%2Fb", "a/b", "a%2Ftimeline", "%C3%A4%20b", "100%25"):
+    for path in ("a%2Fb", "a/b", "a%2Ftimeline", "%C3%A4%20b", "100%25", "two%0Alines"):
         status, body = await api("GET", f"/v1/sessions/{path}")
         assert status == 200
         assert "decision" in body

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 from fastapi import Depends, Path, Request
 from fastapi.security import APIKeyCookie, HTTPBearer
 
+import spanfuse_processor.api.paths  # noqa: F401  The routes name ids by it.
 from spanfuse_processor.api.access import COOKIE, Access, Principal, permit
 from spanfuse_processor.api.console import Console
 from spanfuse_processor.api.door import WHO

@@ -124,7 +124,7 @@ def _place(decision: Decision) -> tuple[int, str]:
     return decision.issued_at_ns, decision.key
 
 
-@router.get("/v1/breakers/{key:path}", response_model=Breaker, dependencies=[READER])
+@router.get("/v1/breakers/{key:id}", response_model=Breaker, dependencies=[READER])
 async def breaker(host: Host, key: Key, limit: Annotated[int, Query(ge=1, le=MAX_HISTORY)] = MAX_HISTORY) -> Response:
     """What stands against a key, and what was decided about it; 404: nothing ever was."""
     key = normal_key(key)
@@ -134,7 +134,7 @@ async def breaker(host: Host, key: Key, limit: Annotated[int, Query(ge=1, le=MAX
     return whole({"key": key, "decision": told(stands), "history": [told(d) for d in history]})
 
 
-@router.get("/v1/explain/{key:path}", response_model=Explanation, dependencies=[READER])
+@router.get("/v1/explain/{key:id}", response_model=Explanation, dependencies=[READER])
 async def explain(host: Host, key: Key) -> Response:
     """What is counted about a key, and why its breaker did or did not trip."""
     found = await host.explain(normal_key(key))

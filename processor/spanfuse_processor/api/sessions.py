@@ -55,7 +55,7 @@ async def sessions(host: Host, query: Annotated[SessionQuery, Query()]) -> Respo
     return whole(await host.sessions(query))
 
 
-@router.get("/v1/sessions/{session:path}/timeline", response_model=Timeline)
+@router.get("/v1/sessions/{session:id}/timeline", response_model=Timeline)
 async def timeline(
     request: Request, host: Host, session: SessionId, limit: Annotated[int, Query(ge=1, le=MAX_STEPS)] = MAX_STEPS
 ) -> Response:
@@ -75,7 +75,7 @@ async def timeline(
     return whole({"session": session, "steps": [step.model_dump(mode="json") for step in steps], **beside})
 
 
-@router.get("/v1/sessions/{session:path}", response_model=SessionDetail)
+@router.get("/v1/sessions/{session:id}", response_model=SessionDetail)
 async def detail(host: Host, session: SessionId) -> Response:
     """What is known of a session: calls, money, its breaker, its budgets; 404: nothing is."""
     found = await host.session(normal_name(session))

@@ -52,7 +52,7 @@ async def sessions(
     )
 
 
-@router.get("/ui/sessions/{id:path}")
+@router.get("/ui/sessions/{id:id}")
 async def linked(id: str) -> Response:
     """Where messages elsewhere lead that write the id into the path."""
     return RedirectResponse(address("/ui/session", id=id), 303)
