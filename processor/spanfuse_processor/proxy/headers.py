@@ -52,6 +52,14 @@ def downstream(given: Iterable[tuple[bytes, bytes]]) -> Headers:
     return [header for header in small if header[0] not in dropped]
 
 
+def as_text(value: bytes) -> str:
+    """A value as text, of which the same bytes can be made again as far as they are UTF-8."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
 def _of_connection(headers: Headers) -> frozenset[bytes]:
     named = [value for name, value in headers if name == b"connection"]
     if not named:

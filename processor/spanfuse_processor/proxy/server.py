@@ -10,7 +10,6 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from spanfuse import Guard
-from spanfuse.calls.estimate import Tokens
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.proxy.handler import MAX_UNDER_WAY, Proxy
 from spanfuse_processor.proxy.routes import Provider
@@ -64,8 +63,6 @@ class ProxyServer:
             SpanfuseError: the address cannot be bound.
         """
         await asyncio.to_thread(self._guard.wait_ready, READY_S)
-        # The table of prices is large: no call is to wait for it.
-        await asyncio.to_thread(self._guard.pricing.cost, "openai", "gpt-4o", Tokens(0, 0))
         for upstream in self._upstreams.values():
             await upstream.open()
         self.port = await self._server.start()
@@ -85,9 +82,8 @@ def _joiner() -> Callable[[Mapping[str, str]], object]:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     read = TraceContextTextMapPropagator()
-    return lambda headers: attach(
-        read.extract(headers)
-    )  # never detached: it is in force to the end of the request's task
+    # Never detached: it is in force to the end of the request's task.
+    return lambda headers: attach(read.extract(headers))
 
 
 def _has_path(url: str) -> bool:
@@ -101,16 +97,20 @@ def guard_of(settings: ProxySettings) -> Guard:
         ConfigError: an address cannot be used.
     """
     try:
-        guard = Guard(settings.guard_url, mode=settings.mode, ledger=settings.ledger, local=True)
+        guard = Guard(
+            settings.guard_url,
+            mode=settings.mode,
+            ledger=settings.ledger,
+            local=True,
+            spans=settings.otlp_url is not None,
+        )
     except ValueError as error:
         raise ConfigError([str(error)]) from None
     if settings.otlp_url is not None:
         from spanfuse import instrument
-        from spanfuse.emission.spans import CallSpans
 
         # Without a name of the service: ingest would take it for the agent of all calls.
         instrument(settings.otlp_url)
-        guard.listen(CallSpans())
     return guard
 
 

@@ -36,7 +36,7 @@ class ProxySettings:
     anthropic_url: str = ANTHROPIC_URL
     """Anthropic's API, or one like it, as its client takes it as `base_url`."""
     guard_url: str | None = None
-    """Where decisions come from. Default: `SPANFUSE_API_URL`, else the API on this machine."""
+    """Where decisions come from. Default: `SPANFUSE_API_URL`, else nowhere: the default rules, of this process alone."""
     ledger: str | None = None
     """Where strict budgets are kept. Default: `SPANFUSE_LEDGER`, else none."""
     mode: Literal["observe", "enforce"] | None = None

@@ -14,7 +14,7 @@ import httpx
 from multidict import CIMultiDict
 from yarl import URL
 
-from spanfuse_processor.proxy.headers import Headers
+from spanfuse_processor.proxy.headers import Headers, as_text
 
 CONNECT_TIMEOUT_S: Final = 10.0
 KEPT_S: Final = 30.0
@@ -103,7 +103,7 @@ class Upstream:
         response = await self._session.request(
             method,
             URL(self._base + target, encoded=True),
-            headers=CIMultiDict((name.decode("latin-1"), _text(value)) for name, value in headers),
+            headers=CIMultiDict((name.decode("latin-1"), as_text(value)) for name, value in headers),
             data=body,
             proxy=self._proxy,
             allow_redirects=False,
@@ -126,11 +126,3 @@ class Upstream:
 def _proxy(scheme: str, host: str) -> str | None:
     """The proxy through which a provider is reached, as the environment has it (`HTTPS_PROXY`, `NO_PROXY`)."""
     return None if urllib.request.proxy_bypass(host) else urllib.request.getproxies().get(scheme)
-
-
-def _text(value: bytes) -> str:
-    """A value as text of which the client makes the same bytes again, as far as they are UTF-8."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")

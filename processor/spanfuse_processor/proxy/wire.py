@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spanfuse_processor.otlp.inflate import TooLargeError
 from spanfuse_processor.otlp.room import Share
-from spanfuse_processor.proxy.headers import Headers
+from spanfuse_processor.proxy.headers import Headers, as_text
 from spanfuse_processor.proxy.refusals import Refusal, refused
 
 BODY_TIMEOUT_S: Final = 60.0
@@ -54,7 +54,7 @@ class Client:
         self.given: Headers = list(scope["headers"])
         self.headers: dict[str, str] = {}
         for name, value in self.given:
-            key, text = name.decode("latin-1"), _text(value)
+            key, text = name.decode("latin-1"), as_text(value)
             self.headers[key] = f"{self.headers[key]}, {text}" if key in self.headers else text
 
     @property
@@ -162,10 +162,3 @@ class Client:
         """Answer with a refusal."""
         await self.begin(refusal.status, refusal.headers)
         await self.end(refusal.body)
-
-
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
