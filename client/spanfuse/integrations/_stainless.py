@@ -99,19 +99,19 @@ class Guarded:
             kind = self._kind(options)
             if kind is None:
                 return None
-            body = options.json_data
-            shown = read(kind, body) if isinstance(body, Mapping) else {}
+            body = _body(options)
+            shown = read(kind, body) if body is not None else {}
         except Exception:
             self._bound.guard.failed()
             shown = {}
         return self._bound.call({"provider": self._provider, **shown})
 
     def _nudged(self, options: Any, call: ModelCall) -> Any:
-        kind = self._kind(options)
-        if not call.nudge or kind is None or not isinstance(options.json_data, Mapping):
+        kind, body = self._kind(options), _body(options)
+        if not call.nudge or kind is None or body is None:
             return options
         changed = copy.copy(options)
-        changed.json_data = with_nudge_of(call, kind, options.json_data)
+        changed.json_data, changed.extra_json = with_nudge_of(call, kind, body), None
         return changed
 
     def _tapped(self, call: ModelCall, options: Any, response: Any) -> bool:
@@ -135,7 +135,15 @@ class Guarded:
         return True
 
     def _over(self, call: ModelCall, options: Any, response: Any) -> None:
-        over(self._bound, call, self._kind(options), options.json_data, response)
+        over(self._bound, call, self._kind(options), _body(options), response)
+
+
+def _body(options: Any) -> Mapping[str, Any] | None:
+    """What is sent as JSON, `extra_body` included; None: something else is."""
+    body, extra = options.json_data, getattr(options, "extra_json", None)
+    if isinstance(extra, Mapping) and (body is None or isinstance(body, Mapping)):
+        return {**(body or {}), **extra}
+    return body if isinstance(body, Mapping) else None
 
 
 def is_guarded(client: Any) -> bool:

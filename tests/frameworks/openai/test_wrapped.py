@@ -377,3 +377,11 @@ def test_a_conversation_that_the_provider_keeps_is_shown_to_the_guard(provider: 
     shown = guard.calls[1].asked.messages
     assert [field_of(item, "type") for item in shown] == ["function_call", "function_call_output"]
     assert provider.requests[1].body["input"] == [result]
+
+
+def test_what_goes_along_as_extra_body_is_seen_and_nudged_as_well(provider: FakeProvider, guard: Watched) -> None:
+    guard.publish(nudge("session:s", NUDGE))
+    with guard.session("s"):
+        sync_client(guard).chat.completions.create(model="gpt-4o-mini", messages=[], extra_body={"messages": ASK})
+    assert guard.calls[0].messages == ASK
+    assert last_said(provider.requests[0]) == NUDGE
