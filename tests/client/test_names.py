@@ -82,5 +82,5 @@ class Unshowable:
 def test_a_name_that_cannot_be_shown_takes_no_block_away_from_the_others(scope: str) -> None:
     guard = Guard(MemorySubscriber(block("team:research")))
     with pytest.raises(Blocked):
-        guard.check(team="research", **{scope: Unshowable()})  # type: ignore[arg-type]
+        guard.check(team="research", **{scope: Unshowable()})
     assert guard.counters.errors == 0
