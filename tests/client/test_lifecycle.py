@@ -191,3 +191,17 @@ def test_what_is_stale_after_a_function_was_frozen_is_waited_for() -> None:
     assert not guard.wait_ready(0.05)
     threading.Timer(0.05, source.alive).start()
     assert guard.wait_ready(10)
+
+
+@pytest.mark.parametrize("away", [True, False], ids=["away", "connected"])
+def test_a_guard_that_nobody_has_any_more_leaves_no_thread(away: bool) -> None:
+    """As of code that makes one for each request, and closes none."""
+    with SseServer() as server:
+        guard = Guard("http://127.0.0.1:9" if away else server.url)
+        guard.check(session="s")
+        assert away or guard.wait_ready()
+        thread = guard._feed.subscriber._thread  # type: ignore[attr-defined]
+        assert thread.is_alive()
+        del guard
+        gc.collect()
+        wait_until(lambda: not thread.is_alive())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -17,6 +18,33 @@ if TYPE_CHECKING:
 _LOOK_S: Final = 0.01
 
 FeedState = Literal["new", "connecting", "ready", "stale", "closed"]
+
+
+class _Ear:
+    """A feed as its subscriber knows it, whose thread must not keep it: a Guard that nobody has any more ends by itself."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = weakref.ref(feed)
+
+    def replace(self, decisions: Iterable[Decision]) -> None:
+        if (feed := self._feed()) is not None:
+            feed.replace(decisions)
+
+    def apply(self, decision: Decision) -> None:
+        if (feed := self._feed()) is not None:
+            feed.apply(decision)
+
+    def forget(self, key: str) -> None:
+        if (feed := self._feed()) is not None:
+            feed.forget(key)
+
+    def govern(self, notice: PolicyNotice) -> None:
+        if (feed := self._feed()) is not None:
+            feed.govern(notice)
+
+    def alive(self) -> None:
+        if (feed := self._feed()) is not None:
+            feed.alive()
 
 
 class Feed:
@@ -55,12 +83,14 @@ class Feed:
         self._last_sign_s = float("-inf")
         self._ready = threading.Event()
         self._lock = threading.Lock()
+        if (leave := getattr(subscriber, "leave", None)) is not None:
+            weakref.finalize(self, leave).atexit = False
 
     def start(self) -> None:
         """Start, or start anew after `close`; returns at once."""
         with self._lock:
             if not self.running:
-                self.subscriber.start(self)
+                self.subscriber.start(_Ear(self))
                 self.running, self.closed = True, False
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from weakref import WeakSet, ref
 
 from spanfuse.counters import SPANS_DROPPED, Counters, Tally
 from spanfuse.emission import destination
@@ -60,7 +60,8 @@ class Reporter:
     """
 
     def __init__(self, guard: Guard, report_to: str | None = None, interval_s: float = INTERVAL_S) -> None:
-        self._guard = guard
+        self._guard = ref(guard)
+        """The thread must not keep it: a Guard that nobody has any more ends by itself."""
         self._asked = report_to
         self._interval_s = interval_s
         self.trouble = ""
@@ -84,7 +85,8 @@ class Reporter:
 
     def start(self) -> None:
         """Begin, if there is somewhere to report to; never fails, and returns at once."""
-        if self._thread is not None or self._guard.disabled or self._guard.state == "closed":
+        guard = self._guard()
+        if self._thread is not None or guard is None or guard.disabled or guard.state == "closed":
             return
         try:
             with self._lock:
@@ -133,7 +135,7 @@ class Reporter:
 
     def _run(self, transport: destination.Transport, stop: threading.Event) -> None:
         pause_s = self._interval_s
-        while not stop.wait(pause_s):
+        while not stop.wait(pause_s) and self._guard() is not None:
             taken = self._turn(transport, SEND_S)
             pause_s = self._interval_s if taken else min(pause_s * 2, MAX_INTERVAL_S)
         self._rest(transport, destination.EXIT_S)
@@ -174,7 +176,10 @@ class Reporter:
 
     def _collected(self) -> dict[str, Any] | None:
         """What has changed; none: nothing has."""
-        counts, state, now_ns = self._guard.counters, self._guard.state, time.time_ns()
+        guard = self._guard()
+        if guard is None:
+            return None
+        counts, state, now_ns = guard.counters, guard.state, time.time_ns()
         with self._lock:
             calls, self._calls = self._calls, {}
         totals = {name: getattr(counts, name) - getattr(self._told, name) for name in _TOTALS}
@@ -185,7 +190,7 @@ class Reporter:
             **totals,
             "refusals": [
                 {"key": key, "rule": rule, "blocked": blocked, "would_block": would}
-                for (key, rule), (blocked, would) in self._guard.take_refusals().items()
+                for (key, rule), (blocked, would) in guard.take_refusals().items()
             ],
             "spans_dropped": _new_drops(),
         }
@@ -194,7 +199,7 @@ class Reporter:
         self._seq += 1
         head = {"source": self._source, "seq": self._seq, "since_ns": self._since_ns, "until_ns": now_ns}
         self._told, self._told_state, self._since_ns = counts, state, now_ns
-        return head | report | {"state": state, "age_s": self._guard.age_s or 0.0}
+        return head | report | {"state": state, "age_s": guard.age_s or 0.0}
 
 
 def _new_drops() -> int:

@@ -159,6 +159,11 @@ class ThreadSubscriber:
             if time.monotonic() > deadline:
                 break
 
+    def leave(self) -> None:
+        """End, waiting for nothing: nobody listens any more."""
+        self._stop.set()
+        self._interrupt()
+
     def after_fork(self) -> None:
         """The parent's thread does not exist here, nor may its lock ever be released."""
         self._lock, self._stop = threading.Lock(), threading.Event()
