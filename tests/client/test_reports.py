@@ -19,7 +19,7 @@ from spanfuse.emission.reports import MAX_NAMES, Reporter
 from spanfuse.testing import MemorySubscriber, block
 from tests.client.log_receiver import LogReceiver
 from tests.client.test_otel import agent
-from tests.client.waiting import wait_until
+from tests.client.waiting import own_threads, wait_until
 
 INTERVAL_S = 0.02
 
@@ -125,7 +125,7 @@ def test_who_does_nothing_says_nothing(receiver: LogReceiver) -> None:
 
 
 def test_dropped_spans_are_told_once_though_several_guards_report(receiver: LogReceiver) -> None:
-    reporters = [reporting(receiver.url, interval_s=60)[1] for _ in range(3)]
+    guards, reporters = zip(*[reporting(receiver.url, interval_s=60) for _ in range(3)], strict=True)
     for reporter in reporters:
         reporter.flush(5)
     before = sum(report.spans_dropped for report in receiver.taken)
@@ -133,8 +133,8 @@ def test_dropped_spans_are_told_once_though_several_guards_report(receiver: LogR
     for reporter in reporters:
         reporter.flush(5)
     assert sum(report.spans_dropped for report in receiver.taken) - before == 41
-    for reporter in reporters:
-        reporter.close()
+    for guard in guards:
+        guard.close()
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])
@@ -234,11 +234,12 @@ def test_a_thousand_guards_leave_no_thread(receiver: LogReceiver) -> None:
 
 
 def test_a_guard_that_is_closed_has_told_all(receiver: LogReceiver) -> None:
+    others = own_threads()
     guard, reporter = reporting(receiver.url, interval_s=60)
     call(guard, 2)
     reporter.close()
     assert admitted(receiver) == 2
-    assert not [thread for thread in threading.enumerate() if thread.name == "spanfuse-reports"]
+    assert own_threads() <= others
 
 
 @pytest.mark.parametrize("asked", [None, "off"])
