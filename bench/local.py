@@ -46,10 +46,9 @@ def run() -> Iterator[Figure | Unmeasured]:
 
 
 def _checked(texts: list[str]) -> Callable[[], None]:
-    inputs = _inputs(texts)
+    inputs, guard = _inputs(texts), Guard(local=True)
 
     def agent() -> None:
-        guard = Guard(local=True)
         for messages in inputs:
             guard.check(session="s", messages=messages)
 
