@@ -9,20 +9,13 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
-from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice, SessionDetail
+from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice
 from spanfuse_processor.config.overlay import Overlay
 from spanfuse_processor.core.budgets import Ordered
 from spanfuse_processor.errors import SpanfuseError
 from spanfuse_processor.exporters.hub import Listener
-from spanfuse_processor.exporters.readmodel.model import (
-    DetectionPage,
-    DetectionQuery,
-    MinuteRow,
-    SeriesKind,
-    SessionPage,
-    SessionQuery,
-    StepRow,
-)
+from spanfuse_processor.exporters.readmodel.model import ReadModel, SessionRow
+from spanfuse_processor.hosts.console_reads import ConsoleReads
 from spanfuse_processor.hosts.dry_run import compare
 from spanfuse_processor.hosts.explained import explained, related
 from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
@@ -35,7 +28,7 @@ MAX_UNKNOWN_MODELS: Final = 20
 """Unknown models named in the status, those with most calls first."""
 
 
-class EmbeddedConsole:
+class EmbeddedConsole(ConsoleReads):
     """See `api.console.Console`.
 
     Args:
@@ -65,6 +58,10 @@ class EmbeddedConsole:
         """The policy in force."""
         return self._host.policy
 
+    @property
+    def _rows(self) -> ReadModel:
+        return self._engine.work.store.shown
+
     async def status(self) -> dict[str, Any]:
         """Version, mode, ports and counts."""
         host, engine, now_ns = self._host, self._engine, time.time_ns()
@@ -90,35 +87,9 @@ class EmbeddedConsole:
             "unknown_models": dict(Counter(dict(engine.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
 
-    async def sessions(self, query: SessionQuery) -> SessionPage:
-        """Sessions as they are listed."""
-        return await self._engine.work.store.shown.sessions(query)
-
-    async def session(self, session: str) -> SessionDetail | None:
-        """One session."""
-        work, now_ns = self._engine.work, time.time_ns()
-        row = await work.store.shown.session(session)
-        if row is None:
-            return None
-        accounts = self._engine.views.accounts(f"session:{session}", now_ns)
-        found = await self.explain(f"session:{session}")
-        return SessionDetail(**row.model_dump(), decision=found.decision, budgets=tuple(accounts))
-
-    async def timeline(self, session: str, limit: int) -> list[StepRow]:
-        """The last steps of a session."""
-        return await self._engine.work.store.shown.timeline(session, limit)
-
-    async def detections(self, query: DetectionQuery) -> DetectionPage:
-        """What rules found."""
-        return await self._engine.work.store.shown.detections(query)
-
     def decisions(self) -> list[Decision]:
         """What stands at present."""
         return self._engine.work.board.shown(time.time_ns())
-
-    async def history(self, key: str, limit: int) -> list[Decision]:
-        """What was decided about a key."""
-        return await self._engine.work.store.shown.history(key, limit)
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to."""
@@ -128,19 +99,15 @@ class EmbeddedConsole:
         """What each model came to."""
         return await self._engine.views.models()
 
-    async def series(self, kind: SeriesKind, name: str, minutes: int) -> list[MinuteRow]:
-        """The last minutes."""
-        return await self._engine.work.store.shown.series(kind, name, minutes)
-
-    async def explain(self, key: str) -> Explanation:
-        """What is counted about a key, and why it did or did not trip."""
+    async def _explained(self, key: str, row: SessionRow | None) -> Explanation:
         work, (kind, _, name) = self._engine.work, key.partition(":")
-        of_session = kind == "session"
-        row = await work.store.shown.session(name) if of_session else None
         scopes = {scope: work.scopes.known(scope) for scope in related(key, row)}
-        state = work.sessions.known(name) if of_session else None
+        state = work.sessions.known(name) if kind == "session" else None
         found = explained(key, state, row, scopes, work.pipeline, work.stage, time.time_ns())
         return found.model_copy(update={"policy_epoch": self.policy.epoch})
+
+    async def _accounts(self, session: str) -> list[dict[str, Any]]:
+        return self._engine.views.accounts(f"session:{session}", time.time_ns())
 
     async def budgets(self, scope: str = "") -> list[dict[str, Any]]:
         """The accounts of one scope, or of all, in the periods that run; with what is held, where the ledger knows."""

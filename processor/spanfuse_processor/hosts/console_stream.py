@@ -13,7 +13,7 @@ from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Final
 
-from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice, SessionDetail
+from spanfuse_processor.api.console import DryRun, Explanation, OverlayNotice
 from spanfuse_processor.config import Config
 from spanfuse_processor.config.overlay import Overlay, digest
 from spanfuse_processor.core.budgets import Ordered
@@ -23,19 +23,12 @@ from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import ConfigError, SpanfuseError, StateError, UnavailableError
 from spanfuse_processor.exporters.events import EventLog
 from spanfuse_processor.exporters.hub import Hub, Listener
-from spanfuse_processor.exporters.readmodel.model import (
-    DetectionPage,
-    DetectionQuery,
-    MinuteRow,
-    SeriesKind,
-    SessionPage,
-    SessionQuery,
-    StepRow,
-)
+from spanfuse_processor.exporters.readmodel.model import ReadModel, SessionRow
 from spanfuse_processor.exporters.readmodel.redis import RedisReadModel
 from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
 from spanfuse_processor.hosts import policy_topic
 from spanfuse_processor.hosts.budget_orders import give_order
+from spanfuse_processor.hosts.console_reads import ConsoleReads
 from spanfuse_processor.hosts.dry_run import compare
 from spanfuse_processor.hosts.explained import explained, related
 from spanfuse_processor.hosts.followed import Followed, topics
@@ -61,7 +54,7 @@ DEFAULT_TRIED_NS: Final = 3600 * 10**9
 """Of which time calls are tried where none is named, nanoseconds."""
 
 
-class StreamConsole:
+class StreamConsole(ConsoleReads):
     """See `api.console.Console`.
 
     Args:
@@ -140,6 +133,10 @@ class StreamConsole:
         """What it follows is followed."""
         return not any(task.done() for task in self._tasks)
 
+    @property
+    def _rows(self) -> ReadModel:
+        return self._shown
+
     async def status(self) -> dict[str, Any]:
         """What workers tell of themselves together, and how far behind they and this are."""
         now_ns = time.time_ns()
@@ -170,35 +167,9 @@ class StreamConsole:
             "readmodel": {"reachable": not away, "why": away},
         }
 
-    async def sessions(self, query: SessionQuery) -> SessionPage:
-        """Sessions as they are listed."""
-        return await self._shown.sessions(query)
-
-    async def session(self, session: str) -> SessionDetail | None:
-        """One session."""
-        row = await self._shown.session(session)
-        if row is None:
-            return None
-        state = await self._state(session)
-        accounts = self._now.pipeline.accounts(state or SessionState(session), time.time_ns())
-        found = await self.explain(f"session:{session}")
-        return SessionDetail(**row.model_dump(), decision=found.decision, budgets=tuple(accounts))
-
-    async def timeline(self, session: str, limit: int) -> list[StepRow]:
-        """The last steps of a session."""
-        return await self._shown.timeline(session, limit)
-
-    async def detections(self, query: DetectionQuery) -> DetectionPage:
-        """What rules found."""
-        return await self._shown.detections(query)
-
     def decisions(self) -> list[Decision]:
         """What stands at present."""
         return self._now.board.shown(time.time_ns())
-
-    async def history(self, key: str, limit: int) -> list[Decision]:
-        """What was decided about a key."""
-        return await self._shown.history(key, limit)
 
     async def agents(self) -> list[dict[str, Any]]:
         """What each agent came to."""
@@ -208,20 +179,17 @@ class StreamConsole:
         """What each model came to."""
         return leaderboard.models(await self._scopes("model"))
 
-    async def series(self, kind: SeriesKind, name: str, minutes: int) -> list[MinuteRow]:
-        """The last minutes."""
-        return await self._shown.series(kind, name, minutes)
-
-    async def explain(self, key: str) -> Explanation:
-        """What is counted about a key, and why it did or did not trip."""
+    async def _explained(self, key: str, row: SessionRow | None) -> Explanation:
         kind, _, name = key.partition(":")
-        of_session = kind == "session"
-        row = await self._shown.session(name) if of_session else None
         scopes = await self._shown.scope_states(related(key, row))
         states = {scope: _restored(data) for scope, data in scopes.items()}
-        state = await self._state(name) if of_session else None
+        state = await self._state(name) if kind == "session" else None
         found = explained(key, state, row, states, self._now.pipeline, self._now.stage, time.time_ns())
         return found.model_copy(update={"policy_epoch": self.policy.epoch})
+
+    async def _accounts(self, session: str) -> list[dict[str, Any]]:
+        state = await self._state(session)
+        return self._now.pipeline.accounts(state or SessionState(session), time.time_ns())
 
     async def _state(self, session: str) -> SessionState | None:
         data = await self._shown.state(session)
