@@ -203,26 +203,30 @@ def test_content_that_comes_after_its_span_gives_the_span_once_more() -> None:
     assert found.logs([asked(), replied()], NOW_NS) == []
 
 
-def test_a_span_whose_reply_is_still_to_come_is_read_once_and_with_all_of_it() -> None:
+@pytest.mark.parametrize("reply_first", [False, True])
+def test_a_span_whose_reply_or_input_is_still_to_come_is_read_once_and_with_all_of_it(reply_first: bool) -> None:
+    """A reply overtakes its input where each record is a request of its own."""
     found, _ = joiner()
     mine = chat()
-    found.logs([asked()], NOW_NS)
+    first, second = (replied(), asked()) if reply_first else (asked(), replied())
+    found.logs([first], NOW_NS)
     assert found.spans([mine], NOW_NS) == [mine]
     assert mine.events == []
     found.wants(mine, NOW_NS)
-    assert found.logs([replied()], NOW_NS) == [mine]
-    assert len(mine.events) == 2
+    assert found.logs([second], NOW_NS) == [mine]
+    assert [event.name for event in mine.events] == ["gen_ai.user.message", "gen_ai.choice"]
 
 
+@pytest.mark.parametrize("part", ["input", "reply"])
 @pytest.mark.parametrize("first", ["span", "logs"])
-def test_a_reply_that_never_comes_is_waited_for_some_seconds(first: str) -> None:
+def test_the_part_that_never_comes_is_waited_for_some_seconds(first: str, part: str) -> None:
     found, _ = joiner()
-    mine = chat()
+    mine, logged = chat(), asked() if part == "input" else replied()
     if first == "span":
         found.wants(mine, NOW_NS)
-        found.logs([asked()], NOW_NS)
+        found.logs([logged], NOW_NS)
     else:
-        found.logs([asked()], NOW_NS)
+        found.logs([logged], NOW_NS)
         found.spans([mine], NOW_NS)
         found.wants(mine, NOW_NS)
     assert found.logs([asked(id=9)], NOW_NS + PART_WAIT_NS) == []

@@ -70,6 +70,17 @@ def test_texts_that_are_no_utf8_survive_the_cut() -> None:
     assert b"\xff\xfe!" in parts.found[0][1]
 
 
+def test_numbers_that_json_has_not_survive_the_cut() -> None:
+    """Some writers write NaN, Infinity, and integers of any size."""
+    spans = [
+        as_json(chat(trace=trace(n), id=n)) | {"droppedLinksCount": -(2**80), "flags": float("inf")} for n in (1, 2)
+    ]
+    data = json.dumps(request(*spans)).encode()
+    parts = split_spans(data, "json", place, LIMIT)
+    assert [len(decode(part, "json")) for _, part in parts.found] == [1, 1]
+    assert all(str(2**80) in part.decode() for _, part in parts.found)
+
+
 def test_snake_case_is_cut_too() -> None:
     spans = [as_json(chat(trace=trace(i), id=i)) for i in (1, 2)]
     body = {"resource_spans": [{"resource": {"attributes": pairs({"k": 1})}, "scope_spans": [{"spans": spans}]}]}

@@ -20,7 +20,8 @@ WAIT_NS: Final = 15 * 60 * 1_000_000_000
 """How long content and spans wait for one another: a model call that thinks for long logs its input when it begins, and its
 span comes when it has ended."""
 PART_WAIT_NS: Final = 10 * 1_000_000_000
-"""How long a span waits for its reply once its input is here, until it is read without: exporters send logs every second."""
+"""How long a span waits for its reply once its input is here, or the other way round, until it is read without: exporters
+send logs every second."""
 MAX_BYTES: Final = 64 * 1024 * 1024
 """Content that waits for its spans."""
 MAX_SPANS_BYTES: Final = 32 * 1024 * 1024
@@ -32,22 +33,19 @@ _FIGURES: Final = "claude_code.api_request"
 """No content, but the cost of a model call."""
 _WHOLE: Final = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt", "gen_ai.completion")
 """Attributes of an event that hold all messages."""
-_REPLIES: Final = frozenset(
+_ALL: Final = frozenset({"gen_ai.client.inference.operation.details", _FIGURES})
+"""Events beside which nothing is expected."""
+_REPLIES: Final = frozenset({"gen_ai.choice", "gen_ai.content.completion"})
+_INPUTS: Final = frozenset(
     {
-        "gen_ai.choice",
-        "gen_ai.content.completion",
-        "gen_ai.client.inference.operation.details",
-        _FIGURES,
+        "gen_ai.system.message",
+        "gen_ai.user.message",
+        "gen_ai.assistant.message",
+        "gen_ai.tool.message",
+        "gen_ai.content.prompt",
     }
 )
-"""Events after which nothing is expected."""
-CONTENT: Final = _REPLIES | {
-    "gen_ai.system.message",
-    "gen_ai.user.message",
-    "gen_ai.assistant.message",
-    "gen_ai.tool.message",
-    "gen_ai.content.prompt",
-}
+CONTENT: Final = _ALL | _REPLIES | _INPUTS
 """Events that are joined: content, or what a call came to."""
 _NAME_KEYS: Final = ("event.name", "event_name")
 _BODY_KEYS: Final = frozenset({"content", "message", "parts", "role", "tool_calls", *_WHOLE})
@@ -120,8 +118,13 @@ class _Content:
     size: int = 0
 
     def complete(self, span: Span) -> bool:
-        """Whether nothing more is expected: there is a reply, or there will be none."""
-        return span.status_code == STATUS_ERROR or any(event.name in _REPLIES for event in self.events)
+        """Whether nothing more is expected: there are input and reply, or there will be no reply.
+
+        A reply may overtake its input, where each record is a request of its own.
+        """
+        names = {event.name for event in self.events}
+        whole = names & _ALL or (names & _REPLIES and names & _INPUTS)
+        return span.status_code == STATUS_ERROR or bool(whole)
 
 
 class Joiner:
@@ -149,7 +152,7 @@ class Joiner:
             received_ns: when they were received, nanoseconds since the Unix epoch.
 
         Returns:
-            The spans to read: these, and earlier ones whose reply has not come in time.
+            The spans to read: these, and earlier ones whose reply, or input, has not come in time.
         """
         self._spans_ns = max(self._spans_ns, received_ns)
         if not len(self._content):

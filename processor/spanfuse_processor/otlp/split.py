@@ -5,6 +5,7 @@ Log records that are neither content of a span nor reports of Guards are left ou
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
@@ -122,7 +123,11 @@ def _json_trace_id(item: Any) -> str:
 
 def _join_json(keys: json_reader.Keys, scopes: list[_Scope]) -> bytes:
     groups = [_with(group, keys.scopes, [_with(scoped, keys.items, list(items))]) for group, scoped, items in scopes]
-    return orjson.dumps({keys.groups[0]: groups})
+    request = {keys.groups[0]: groups}
+    try:
+        return orjson.dumps(request)
+    except TypeError:  # numbers and text that only the tolerant reader takes
+        return json.dumps(request).encode()
 
 
 def _with(item: dict[str, Any], keys: tuple[str, ...], inner: list[Any]) -> dict[str, Any]:
