@@ -72,8 +72,8 @@ class Outcome:
         }
 
 
-class _Run:
-    """A batch while it is applied."""
+class Run:
+    """A batch while it is applied; hosts that look at each call make it with `Pipeline.begin`."""
 
     __slots__ = ("_load", "_states", "ledger", "lives_here", "out")
 
@@ -89,6 +89,15 @@ class _Run:
         if key not in self._states:
             self._states[key] = self._load(key)
         return self._states[key]
+
+    def begin_anew(self, state: SessionState) -> None:
+        """Take another state of a session from now on."""
+        self._states[state.key] = state
+
+    def ended(self, source: str, offset: int) -> Outcome:
+        """What it led to, with its charges; see `Pipeline.process`."""
+        self.out.charges = self.ledger.charges(source, offset)
+        return self.out
 
 
 class Pipeline:
@@ -127,7 +136,7 @@ class Pipeline:
             offset: its position there; with `source` the identity of the charges.
             lives_here: whether `load` can give a session; what belongs to another is in the outcome, for the host to send.
         """
-        run = _Run(load, lives_here, self._all_traces)
+        run = self.begin(load, lives_here)
         out = run.out
         for moved in batch.moved:
             self._arrive(moved, run)
@@ -142,13 +151,16 @@ class Pipeline:
         for call in batch.calls:
             self._one(call, run)
         for alias in batch.aliases:
-            self._know(alias, run)
+            self.know(alias, run)
         for report in batch.reports:
             run.ledger.report(report)
-        out.charges = run.ledger.charges(source, offset)
-        return out
+        return run.ended(source, offset)
 
-    def _order(self, order: BudgetOrder, run: _Run) -> None:
+    def begin(self, load: Load, lives_here: Callable[[str], bool] = lambda session: True) -> Run:
+        """A batch of which each call is applied by itself (`place`, `enter`), with the same arguments as for `process`."""
+        return Run(load, lives_here, self._all_traces)
+
+    def _order(self, order: BudgetOrder, run: Run) -> None:
         """Do what an operator has ordered about a budget of a session."""
         kind, _, name = order.scope.partition(":")
         state = run.state(name) if kind == "session" else None
@@ -181,20 +193,26 @@ class Pipeline:
     def _rules_of(self, session: SessionState) -> Rules:
         return self._book.of(session.roster.first if session.roster is not None else "", "")
 
-    def _one(self, call: Call, run: _Run) -> None:
-        state = run.state(call.session)
-        if state is not None and state.ways is not None and (into := moving.way_of(state, call.start_ns)):
-            call = call.model_copy(update={"session": into, "session_source": "inherited"})
-            if not run.lives_here(into):
-                run.out.forwarded.append(call)
-                return
-            state = run.state(into)
-        if state is None:
+    def _one(self, call: Call, run: Run) -> None:
+        call, state = self.place(call, run)
+        if state is not None:
+            if self.enter(state, call, run):
+                run.out.touched[call.session] = state
+        elif run.lives_here(call.session):
             run.out.redelivered += 1
-        elif self._enter(state, call, run):
-            run.out.touched[call.session] = state
+        else:
+            run.out.forwarded.append(call)
 
-    def _know(self, alias: Alias, run: _Run) -> None:
+    def place(self, call: Call, run: Run) -> tuple[Call, SessionState | None]:
+        """A call with the state of its session: of another one, where that of its trace has become known meanwhile; none if
+        that lives elsewhere, or the batch was applied to it before."""
+        state = run.state(call.session)
+        if state is None or state.ways is None or not (into := moving.way_of(state, call.start_ns)):
+            return call, state
+        call = call.model_copy(update={"session": into, "session_source": "inherited"})
+        return call, run.state(into) if run.lives_here(into) else None
+
+    def know(self, alias: Alias, run: Run) -> None:
         """What is known by now of calls that were counted before."""
         out, state = run.out, run.state(alias.session)
         if state is None or not (state.calls or state.tools or state.ways):
@@ -211,7 +229,7 @@ class Pipeline:
                 out.moved.append(moved)
         out.touched[alias.session] = state
 
-    def _arrive(self, moved: Moved, run: _Run) -> None:
+    def _arrive(self, moved: Moved, run: Run) -> None:
         state, policy = run.state(moved.session), self._policy
         if state is None:
             return
@@ -230,8 +248,8 @@ class Pipeline:
             out.touched[session.key] = session
         return out
 
-    def _enter(self, session: SessionState, call: Call, run: _Run) -> bool:
-        """Apply a call, and enter into the ledger what came of it."""
+    def enter(self, session: SessionState, call: Call, run: Run) -> bool:
+        """Apply a call to its session, and enter into the ledger what came of it; false: it had been told of before."""
         out, ledger = run.out, run.ledger
         decision, told, owner = session.decision, len(out.detections), owner_of(session)
         counted = out.counted
