@@ -4,30 +4,23 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, model_validator
 
 from spanfuse_processor.config.alerts import Alerts
+from spanfuse_processor.config.otlp_client import URL, OtlpClient
 from spanfuse_processor.config.section import Section, listed
 
 
-class OtlpExporter(Section):
+class OtlpExporter(OtlpClient):
     """Sends each detection as a log record and as a span of the trace in which it was made, so that it stands beside it in
     Tempo, Jaeger, Phoenix or Langfuse."""
 
-    endpoint: str = Field(default="http://127.0.0.1:4328", pattern=r"^https?://[^\s/]+(/[^\s]*)?$")
+    endpoint: str = Field(default="http://127.0.0.1:4328", pattern=URL)
     """Base URL, as `OTEL_EXPORTER_OTLP_ENDPOINT`; `/v1/traces` and `/v1/logs` go behind it over HTTP."""
-    protocol: Literal["http/protobuf", "grpc"] = "http/protobuf"
-    """Protocol."""
-    headers: dict[str, SecretStr] = Field(default_factory=dict)
-    """Header → value, sent along, such as `Authorization`. Values are never shown."""
-    ca_file: str = ""
-    """File of the certificates to trust, PEM. Default: those of the system."""
     signals: tuple[Literal["traces", "logs"], ...] = ("traces", "logs")
     """What is sent. Langfuse and Phoenix take traces only."""
     queue: int = Field(default=4_096, ge=1, le=1_000_000)
     """Detections that wait; of more the oldest are dropped, and counted."""
-    timeout_s: float = Field(default=10, gt=0, le=120)
-    """How long the receiver may take, tries included, seconds; then they are dropped, and counted."""
 
     @model_validator(mode="after")
     def _some(self) -> Self:

@@ -12,6 +12,7 @@ from spanfuse_processor.config.exporters import Exporters
 from spanfuse_processor.config.kafka import KafkaSettings
 from spanfuse_processor.config.otlp import OtlpReceiver
 from spanfuse_processor.config.section import Section, budgets_apart, listed, separated, without_nulls
+from spanfuse_processor.config.telemetry import Telemetry
 from spanfuse_processor.config.tools import Tools
 from spanfuse_schemas import Override, Policy, Rules
 from spanfuse_schemas.signing import Keyring
@@ -146,6 +147,8 @@ class Service(Section):
     """Secrets that sign what Guards are told, of 16 characters at least, a list or separated by commas; the first signs. Guards
     that have a key obey nothing that is not signed with one of theirs. Give them a new key before it comes first here. Default:
     none; then whoever may write the control topic decides."""
+    telemetry: Telemetry = Telemetry()
+    """Metrics, traces and logs of its own; docs/telemetry.md tells how to use them."""
 
     @field_validator("signing_key")
     @classmethod

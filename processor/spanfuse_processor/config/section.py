@@ -65,6 +65,8 @@ def _endpoint(value: str) -> str:
 
 Endpoint = Annotated[str, AfterValidator(_endpoint)]
 """An address to listen on, HOST:PORT; port 0 takes a free one."""
+MaybeEndpoint = Annotated[str, AfterValidator(lambda value: value and _endpoint(value))]
+"""The same; empty: none."""
 
 
 def on_loopback(endpoint: str) -> bool:
