@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-integrations check format lint types imports bench bench-peers schemas clean
+.PHONY: help demo up test test-integrations check format lint types imports bench bench-peers schemas dashboards clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
@@ -50,6 +50,9 @@ bench-peers: $(INSTALLED) ## compare with other loop detectors on the recordings
 
 schemas: $(INSTALLED) ## write schemas/json/ anew from the models
 	$(BIN)/python -m spanfuse_schemas.json_schema schemas/json
+
+dashboards: $(INSTALLED) ## write dashboards/*.json anew from their code
+	$(BIN)/python -m dashboards.generator
 
 clean: ## remove everything that make and the tools created
 	rm -rf .venv .nox .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
