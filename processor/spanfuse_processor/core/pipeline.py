@@ -58,6 +58,10 @@ class Outcome:
     """What became of orders about budgets."""
     steps: list[Call] = field(default_factory=list)
     """The calls that counted, and such as had counted without their content, which has come now."""
+    completed: list[Call] = field(default_factory=list)
+    """The latter of `steps`."""
+    more: list[Call] = field(default_factory=list)
+    """Calls that had counted by an estimate, with what they came to more."""
 
     def counts(self) -> dict[str, int]:
         """What hosts count of calls."""
@@ -291,6 +295,7 @@ class Pipeline:
                 more = correct(session, call, known)
                 if more is not None:
                     ledger.more(more)
+                    out.more.append(more)
                     self._spend(session, more, out, calls=0)
                 self._complete(session, call, known, out)
                 return True
@@ -317,6 +322,7 @@ class Pipeline:
             return
         known.bare = False
         out.steps.append(call)
+        out.completed.append(call)
         turn = fold(session, call.model_copy(update={"cost_nano_usd": 0}), self._book)
         self._judge(session, turn, self._watching(turn.rules, counted=True)[sight(session, turn)], out)
 
