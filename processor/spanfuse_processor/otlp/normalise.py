@@ -21,7 +21,7 @@ from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_processor.otlp.traces import Traces
 from spanfuse_processor.otlp.verdict import Verdict, verdict
 from spanfuse_processor.otlp.whose import KNOWN, Whose
-from spanfuse_processor.telemetry import DETECTIONS_SCOPE
+from spanfuse_processor.telemetry import OWN_SCOPES
 from spanfuse_schemas import Alias, Call, CallBatch
 from spanfuse_schemas.guard_report import GuardReport
 
@@ -83,9 +83,9 @@ class Normaliser:
         return _batch([call for call, _, _ in followed], aliases)
 
     def _others(self, spans: Iterable[Span]) -> list[Span]:
-        """Without those that detections left as: they would speak for the calls of their trace."""
+        """Without those of ours: such as detections left as would speak for the calls of their trace."""
         given = [*spans]
-        found = [span for span in given if span.scope != DETECTIONS_SCOPE]
+        found = [span for span in given if span.scope not in OWN_SCOPES]
         if own := len(given) - len(found):
             self.counters["own"] += own
         return found

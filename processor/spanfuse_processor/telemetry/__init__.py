@@ -4,6 +4,6 @@ Read `catalogue.py` first: everything that is measured stands there. What is hea
 `meters`, `traces` and `export` alone, and these by hosts that are told to use it.
 """
 
-from spanfuse_processor.telemetry.counters import COUNTERS, DETECTIONS_SCOPE, FAMILIES, REJECTED, Counters
+from spanfuse_processor.telemetry.counters import COUNTERS, DETECTIONS_SCOPE, FAMILIES, OWN_SCOPES, REJECTED, Counters
 
-__all__ = ["COUNTERS", "DETECTIONS_SCOPE", "FAMILIES", "REJECTED", "Counters"]
+__all__ = ["COUNTERS", "DETECTIONS_SCOPE", "FAMILIES", "OWN_SCOPES", "REJECTED", "Counters"]

@@ -9,6 +9,11 @@ from typing import Any, Final
 DETECTIONS_SCOPE: Final = "spanfuse.detections"
 """Instrumentation scope of the spans that detections leave as; what comes back to a receiver of ours is no call."""
 
+SELF_SCOPE: Final = "spanfuse.processor"
+"""Instrumentation scope of all that the processor says of itself: its metrics, and the spans of its own work."""
+OWN_SCOPES: Final = frozenset({DETECTIONS_SCOPE, SELF_SCOPE})
+"""Scopes of spans that are ours, and no calls of agents."""
+
 COUNTERS: Final[Mapping[str, str]] = {
     "requests": "OTLP requests taken",
     "spans": "spans in them",
@@ -53,7 +58,7 @@ FAMILIES: Final[Mapping[str, str]] = {
     "`nudged`, `probes`, tools `denied`, `errors` of their own, `unsigned` records ignored, `spans_dropped` by processes; "
     "`reports`, such that came twice (`reports_again`), and such that are missing between others (`reports_lost`)",
     "ingest": "spans that made no call, by reason; repairs; calls without usage (`usage_estimated`) or a price (`unpriced`); "
-    "detections of ours that came back as spans (`own`); "
+    "spans of our own that came back (`own`); "
     "log records with the content of a span (`logs_joined`), and those without use; reports of Guards that are none "
     "(`reports_unreadable`)",
 }

@@ -18,6 +18,7 @@ from spanfuse_processor.config.exporters import OtlpExporter as Settings
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.exporters.news import Follower, Teller
 from spanfuse_processor.exporters.otlp.records import log_of, span_of
+from spanfuse_processor.telemetry.otlp import grpc_options, http_options
 from spanfuse_schemas import Detection
 
 log = logging.getLogger(__name__)
@@ -127,52 +128,17 @@ def _span_exporter(settings: Settings) -> SpanExporter:
     if settings.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter as GrpcExporter
 
-        return GrpcExporter(**_of_grpc(settings))
+        return GrpcExporter(**grpc_options(settings))
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    return OTLPSpanExporter(**_of_http(settings, "traces"))
+    return OTLPSpanExporter(**http_options(settings, "traces"))
 
 
 def _log_exporter(settings: Settings) -> LogRecordExporter:
     if settings.protocol == "grpc":
         from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as GrpcExporter
 
-        return GrpcExporter(**_of_grpc(settings))
+        return GrpcExporter(**grpc_options(settings))
     from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 
-    return OTLPLogExporter(**_of_http(settings, "logs"))
-
-
-def _of_http(settings: Settings, signal: str) -> dict[str, Any]:
-    logging.getLogger("opentelemetry.exporter.otlp.proto.http").setLevel(logging.CRITICAL)  # a line for each failure
-    return {
-        "endpoint": f"{settings.endpoint.rstrip('/')}/v1/{signal}",
-        "headers": _headers(settings),
-        "timeout": settings.timeout_s,
-        "certificate_file": settings.ca_file or None,
-    }
-
-
-def _of_grpc(settings: Settings) -> dict[str, Any]:
-    logging.getLogger("opentelemetry.exporter.otlp.proto.grpc").setLevel(logging.CRITICAL)
-    insecure = settings.endpoint.startswith("http://")
-    found = {
-        "endpoint": settings.endpoint,
-        "insecure": insecure,
-        "headers": _headers(settings),
-        "timeout": settings.timeout_s,
-    }
-    return found if insecure or not settings.ca_file else found | {"credentials": _credentials(settings.ca_file)}
-
-
-def _credentials(ca_file: str) -> Any:
-    from pathlib import Path
-
-    import grpc
-
-    return grpc.ssl_channel_credentials(Path(ca_file).read_bytes())
-
-
-def _headers(settings: Settings) -> dict[str, str]:
-    lower = settings.protocol == "grpc"
-    return {(name.lower() if lower else name): value.get_secret_value() for name, value in settings.headers.items()}
+    return OTLPLogExporter(**http_options(settings, "logs"))
