@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-integrations check format lint types imports bench bench-peers schemas dashboards clean
+.PHONY: help demo up test test-integrations check format lint types imports bench bench-peers schemas dashboards docs docs-serve clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
@@ -26,7 +26,7 @@ test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are start
 test-integrations: $(INSTALLED) ## the integrations with each framework, in its newest version and in an older one
 	$(BIN)/nox $(if $(FRAMEWORK),--session "$(FRAMEWORK)") $(if $(VERSIONS),--tags "$(VERSIONS)")
 
-check: format lint types imports test ## what CI runs: format, lint, types, layers, tests
+check: format lint types imports docs test ## what CI runs: format, lint, types, layers, docs, tests
 
 format: $(INSTALLED)
 	$(BIN)/ruff format --check .
@@ -53,6 +53,12 @@ schemas: $(INSTALLED) ## write schemas/json/ anew from the models
 
 dashboards: $(INSTALLED) ## write dashboards/*.json anew from their code
 	$(BIN)/python -m dashboards.generator
+
+docs: $(INSTALLED) ## the site of docs/ into build/site; a link that leads nowhere is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: $(INSTALLED) ## the same on http://127.0.0.1:8000, anew with each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
 
 clean: ## remove everything that make and the tools created
 	rm -rf .venv .nox .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
