@@ -7,7 +7,6 @@ import json
 import time
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -18,7 +17,6 @@ from spanfuse.subscribers.kafka import KafkaSubscriber
 from spanfuse.testing import block, closed, is_blocked
 from spanfuse_schemas import Decision
 from spanfuse_schemas.signing import Keyring
-from spanfuse_schemas.topics import CONTROL
 from tests.client.waiting import wait_until
 from tests.integration.test_client_kafka import create, send
 from tests.services.kafka_service import KafkaService
@@ -99,22 +97,6 @@ def test_a_guard_that_starts_late_obeys_the_signed_present(deployment: Deploymen
     with Guard(deployment.guard, mode="enforce", signing_key=NEW) as late:
         assert late.wait_ready(20)
         assert is_blocked(late, session=name)
-
-
-def test_a_reset_of_what_no_worker_knows_releases_guards_that_have_a_key(kafka: KafkaService, tmp_path: Path) -> None:
-    """A block that the table has lost still stands in the topic: the order is signed, the tombstone after it cannot be."""
-    asyncio.run(fresh_topics(kafka.brokers))
-    send(kafka.brokers, CONTROL, signed(block("session:lost", epoch=12)))
-    with (
-        stream(tmp_path, CONFIG, kafka.brokers) as running,
-        Guard(running.guard, mode="enforce", signing_key=NEW) as guard,
-    ):
-        assert guard.wait_ready(20)
-        assert is_blocked(guard, session="lost")
-        with pytest.raises(AssertionError, match="nothing is known"):
-            running.spanfuse("reset", "session:lost", "--timeout", "50")  # a worker may still be getting its partitions
-        wait_until(lambda: not is_blocked(guard, session="lost"))
-        assert guard.counters.unsigned == 0
 
 
 def test_what_others_write_to_the_topic_is_ignored_and_counted(kafka: KafkaService, control: str) -> None:
