@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-integrations check format lint types imports bench bench-peers schemas dashboards docs docs-serve clean
+.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas dashboards docs docs-serve clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
@@ -20,8 +20,12 @@ up: $(INSTALLED) ## the circuit breaker in one process, on ports 4317, 4318 and 
 
 test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are started as needed
 	@$(BIN)/python -m tests.services.prepare
-	$(BIN)/python -m pytest -m "not integration" -n auto
-	$(BIN)/python -m pytest -m integration
+	$(BIN)/python -m pytest -m "not integration and not deploy" -n auto
+	$(BIN)/python -m pytest -m "integration and not deploy" -n 2 --dist loadfile
+
+test-deploy: $(INSTALLED) ## what is deployed, with a real Collector and Helm, which are built from their sources once
+	@$(BIN)/python -m tests.services.prepare
+	$(BIN)/python -m pytest -m deploy
 
 test-integrations: $(INSTALLED) ## the integrations with each framework, in its newest version and in an older one
 	$(BIN)/nox $(if $(FRAMEWORK),--session "$(FRAMEWORK)") $(if $(VERSIONS),--tags "$(VERSIONS)")
