@@ -8,8 +8,8 @@ from dashboards.generator import queries as q
 from dashboards.generator.panels import Built, Query, Steps, lines, rows
 from spanfuse_processor.telemetry.catalogue import DELAY, INFO, LIVE, READY, UPTIME
 
-LATE: Final[Steps] = ((None, "green"), (5, "orange"), (30, "red"))
-"""Seconds to a decision. The objective of the alerts is 5 s: an exporter sends a span up to 5 s after its end."""
+LATE: Final[Steps] = ((None, "green"), (10, "orange"), (30, "red"))
+"""Seconds to a decision; 10 are the objective of the alerts: an SDK exports a span up to 5 s after its end."""
 
 
 def delays() -> Built:
