@@ -90,6 +90,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
     def drawn(found: re.Match[str]) -> str:
         source = DOCS + posixpath.normpath(posixpath.join(posixpath.dirname(page.file.src_uri), Path(found[2]).name))
+        page.meta["hide"] = ["toc"]  # it needs the width
         return f'<figure class="drawing" role="img" aria-label="{found[1]}">{_text(source)}</figure>'
 
     return _IMAGE.sub(drawn, html)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
@@ -16,14 +17,17 @@ from spanfuse_processor.config.models import Config
 from spanfuse_processor.config.walk import models_in
 
 _HEAD: Final = """\
+<!-- Made from the models by `python -m spanfuse_processor.config.docs > docs/configuration.md`; do not edit. -->
 # Configuration
-
-Made from the models themselves by `python -m spanfuse_processor.config.docs > docs/configuration.md`; do not edit.
 
 One YAML file, given with `--config`; without one, or with an empty one, the defaults run. A key with nothing behind it means
 its default. Unknown keys are errors. `${env:VAR}` is replaced by an environment variable, `${env:VAR:-default}` by a default
 where it is unset or empty; `$$` is a dollar sign. `spanfuse validate --config FILE` prints every problem with its line.
 """
+_DEEPEST: Final = 4
+"""Level of headings below which none is smaller."""
+_TELLING: Final = 5
+"""Words that a sentence has which says more than a title."""
 _NAMES: Final = {str: "text", int: "integer", float: "number", bool: "true or false", SecretStr: "secret text"}
 
 _ELSEWHERE: Final = frozenset({"detectors.budget.session"})
@@ -32,10 +36,15 @@ _ELSEWHERE: Final = frozenset({"detectors.budget.session"})
 
 def markdown() -> str:
     """The whole reference."""
-    return "\n".join([_HEAD, *_sections(Config, "", "")])
+    return "\n".join([_HEAD, _overview(), *_sections(Config, "", "")])
 
 
-def _sections(model: type[BaseModel], path: str, about: str) -> Iterator[str]:
+def _overview() -> str:
+    rows = "".join(f"| [`{name}`](#{name}) | {_text(field)} |\n" for name, field in Config.model_fields.items())
+    return f"| section | |\n|---|---|\n{rows}"
+
+
+def _sections(model: type[BaseModel], path: str, about: str, level: int = 1) -> Iterator[str]:
     """The tables of a model and of those below it."""
     below: list[tuple[type[BaseModel], str, str]] = []
     rows = []
@@ -50,13 +59,30 @@ def _sections(model: type[BaseModel], path: str, about: str) -> Iterator[str]:
         else:
             rows.append(f"| `{key}` | {_type(field.annotation)}{_bounds(field)} | {_default(field)} | {_text(field)} |")
     if path:
-        yield f"## `{path}`\n\n{about}\n\n{_doc(model)}\n"
+        rule = path.removeprefix("detectors.")
+        more = f" [More](rules/{rule}.md)." if rule != path else ""
+        yield f"{'#' * min(level, _DEEPEST)} `{path}`\n\n{_told(about, _doc(model))}{more}\n"
     if rows:
         yield "| key | value | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n"
     if named := getattr(model, "NAMED", None):
         below.append((named, f"{path}.SCOPE/NAME", "By name."))
     for inner_model, here, text in below:
-        yield from _sections(inner_model, here, text)
+        yield from _sections(inner_model, here, text, level + 1)
+
+
+def _told(about: str, doc: str) -> str:
+    """What the model says of itself, then what its field adds to it."""
+    known = _words(doc)
+    added = [
+        part
+        for part in re.split(r"(?<=\.) ", about)
+        if not doc or part.startswith("Default") or (len(_words(part)) >= _TELLING and not _words(part) <= known)
+    ]
+    return " ".join(filter(None, [doc, *added]))
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
 
 
 def _suffix(annotation: Any) -> str:
