@@ -1,4 +1,4 @@
-"""`python -m tests.services.prepare`: make sure, before the tests, that services can be started, and JavaScript's exporters run.
+"""`python -m tests.services.prepare`: make sure, before tests, that services can be started, and JavaScript's exporters run.
 
 It fetches jars, images and packages, which takes longer than a test may, and says in one line what is missing.
 """
