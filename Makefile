@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas dashboards docs docs-serve clean
+.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas dashboards collector docs docs-serve clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
@@ -25,6 +25,7 @@ test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are start
 
 test-deploy: $(INSTALLED) ## what is deployed, with a real Collector and Helm, which are built from their sources once
 	@$(BIN)/python -m tests.services.prepare
+	@$(BIN)/python -m tests.services.otelcol
 	$(BIN)/python -m pytest -m deploy
 
 test-integrations: $(INSTALLED) ## the integrations with each framework, in its newest version and in an older one
@@ -57,6 +58,9 @@ schemas: $(INSTALLED) ## write schemas/json/ anew from the models
 
 dashboards: $(INSTALLED) ## write dashboards/*.json anew from their code
 	$(BIN)/python -m dashboards.generator
+
+collector: $(INSTALLED) ## write deploy/collector/without-content.yaml anew from the tables of dialects
+	$(BIN)/python -m deploy.collector.generator
 
 docs: $(INSTALLED) ## the site of docs/ into build/site; a link that leads nowhere is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -10,9 +10,9 @@ from spanfuse_processor.otlp.span import STATUS_ERROR, Span
 from spanfuse_processor.otlp.values import bounded
 from spanfuse_schemas.call import ErrorClass
 
-_CODE_KEYS: Final = ("http.response.status_code", "http.status_code", "error.code", "status_code")
+CODE_KEYS: Final = ("http.response.status_code", "http.status_code", "error.code", "status_code")
 _MESSAGE_KEYS: Final = ("error.message", "error", "langfuse.observation.status_message")
-_FAILED: Final = (
+FAILED: Final = (
     ("gen_ai.tool.status", "error"),
     ("tool.status", "error"),
     ("success", False),
@@ -39,7 +39,7 @@ def error_type(span: Span) -> str:
 
 def _says_so(span: Span) -> bool:
     """Whether a span failed whose status says nothing of it."""
-    if any(span.attributes.get(key) == value for key, value in _FAILED):
+    if any(span.attributes.get(key) == value for key, value in FAILED):
         return True
     return span.scope in _RECORDS_FAILURES and bool(exception(span))
 
@@ -68,5 +68,5 @@ def error_message(span: Span) -> str:
 
 def error_class(span: Span, error: str) -> ErrorClass:
     """Whose failure a model call is."""
-    codes = [span.attributes.get(key) for key in _CODE_KEYS]
+    codes = [span.attributes.get(key) for key in CODE_KEYS]
     return whose_failure(error, codes, error_message(span))
