@@ -110,12 +110,12 @@ def test_two_configurations_are_compared(spanfuse: Spanfuse, tmp_path: Path) -> 
     config = tmp_path / "five.yaml"
     config.write_text("detectors:\n  repeat.prompt: {count: 5}\n  near: {mode: 'off'}\n")
     path = write_lines(tmp_path / "r.jsonl", [*repeater(5, "five"), *repeater(7, "seven")])
-    asked = ("replay", path, "--config", config, "--against", _empty(tmp_path))
+    asked = ("replay", path, "--config", config, "--compare", _empty(tmp_path))
     found = json.loads(spanfuse(*asked, "--format", "json").stdout)
     assert [s["blocked_at"] for s in found["sessions"]] == [None, 5]
     assert [s["session"] for s in found["diff"]["stopped_by_old_only"]] == ["five"]
     text = spanfuse(*asked).stdout
-    assert "Compared with --against" in text
+    assert "What --config changes against --compare" in text
     assert ["sessions", "stopped", "2", "1"] in [line.split() for line in text.splitlines()]
     assert max(map(len, text.splitlines())) <= 80
 
@@ -128,7 +128,7 @@ def test_a_pipe_is_compared_in_one_reading(spanfuse: Spanfuse, tmp_path: Path) -
         "spanfuse_processor",
         "replay",
         "-",
-        "--against",
+        "--compare",
         str(_empty(tmp_path)),
         "--format=json",
     ]

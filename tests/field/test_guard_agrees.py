@@ -12,7 +12,7 @@ from spanfuse.testing import FakeClock, FakeGuard, is_blocked
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.hosts.replay import refused
+from spanfuse_processor.hosts.replay.sessions import refused
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
 from tests.otlp.fixtures import request

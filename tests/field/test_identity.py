@@ -11,7 +11,7 @@ import pytest
 
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.hosts.inspect import row, verdicts
-from spanfuse_processor.hosts.replay import replay_files
+from tests.support.replays import replay_files
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.otlp.whose import Whose
 from tests.core.test_belated import Host

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from spanfuse_processor.hosts.replay import replay_files
 from spanfuse_schemas import Policy
 from tests.hosts.test_engine import Host
 from tests.support.recorded import START_NS, chat_span, request
+from tests.support.replays import replay_files
 from tests.support.reports import report
 from tests.support.shown import detections
 

@@ -15,12 +15,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.hosts import recordings
-from spanfuse_processor.hosts.replay import refused, replay_files
-from spanfuse_processor.hosts.replay_report import Report
-from spanfuse_processor.hosts.replay_states import States
+from spanfuse_processor.hosts.replay.report import Report
+from spanfuse_processor.hosts.replay.sessions import refused
+from spanfuse_processor.hosts.replay.states import States
 from spanfuse_schemas import Call, Decision, Policy
 from tests.support.agents import llm
 from tests.support.recorded import SECOND, START_NS, chat_span, healthy, repeater, request, write_lines
+from tests.support.replays import replay_files
 
 
 def replayed(*paths: Path, **options: Any) -> Report:
@@ -48,8 +49,9 @@ def test_the_report_has_the_documented_shape(tmp_path: Path) -> None:
     report = replayed(write_lines(tmp_path / "r.jsonl", repeater(6))).to_dict()
     first = ["coverage", "undecodable", "totals", "rules", "modes", "by_rule"]
     assert list(report) == [*first, "sessions", "scopes", "agents", "models", "budgets"]
-    session = {"session", "calls", "blocked_at", "rule", "cost_nano_usd", "saved_calls", "saved_nano_usd"}
-    assert set(report["sessions"][0]) == session | {"time_to_detection_s", "calls_to_detection", "detections"}
+    session = {"session", "agent", "first_ns", "last_ns", "calls", "blocked_at", "rule", "cost_nano_usd"}
+    saved = {"saved_calls", "saved_nano_usd", "time_to_detection_s", "calls_to_detection", "detections"}
+    assert set(report["sessions"][0]) == session | saved
     detection = report["sessions"][0]["detections"][0]
     assert set(detection) == {"rule", "action", "mode", "call", "at_ns", "conditional", "message", "evidence"}
     assert report["rules"]["repeat.prompt"] >= 1
@@ -163,6 +165,7 @@ def test_a_spilled_state_comes_back_as_it_was() -> None:
     states.get("a").calls = 7
     for other in ("b", "c", "d"):
         states.get(other)
+    states.trim()
     assert isinstance(states.get("a"), SessionState)
     assert states.get("a").calls == 7
     states.close()

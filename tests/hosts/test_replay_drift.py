@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spanfuse_processor.hosts.replay import replay_files
 from spanfuse_schemas import Policy
+from tests.support.replays import replay_files
 
 TRACES = Path(os.environ.get("SPANFUSE_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
 recorded = pytest.mark.skipif(not TRACES.is_dir(), reason="no recorded traces here")

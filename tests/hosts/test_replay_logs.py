@@ -10,11 +10,11 @@ import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 
-from spanfuse_processor.hosts.replay import replay_files
 from spanfuse_schemas import Policy
 from tests.otlp import fixtures
 from tests.otlp.fixtures import chat
 from tests.otlp.test_logs import asked, json_bytes, protobuf_bytes, replied
+from tests.support.replays import replay_files
 
 
 def ingested(*paths: Path) -> dict[str, Any]:

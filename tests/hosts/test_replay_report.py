@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
-from spanfuse_processor.config import Config
-from spanfuse_processor.hosts.reading import prices_of
-from spanfuse_processor.hosts.replay import replay_files, replay_together
-from spanfuse_processor.hosts.replay_ends import MAX_ENDS, Ends
-from spanfuse_processor.hosts.replay_report import Report
-from spanfuse_processor.hosts.replay_totals import BY_RULE, diff, percentile
-from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.hosts.replay import Files
+from spanfuse_processor.hosts.replay.diff import diff
+from spanfuse_processor.hosts.replay.ends import MAX_ENDS, Ends
+from spanfuse_processor.hosts.replay.report import Report
+from spanfuse_processor.hosts.replay.totals import BY_RULE, percentile
 from spanfuse_schemas import Policy
 from tests.support.recorded import SECOND, START_NS, healthy, repeater, write_lines
+from tests.support.replays import replay_files, replay_policies
 
 CALL_NANO_USD = 27_000
 """100 tokens in and 20 out, at the list price of gpt-4o-mini."""
@@ -125,11 +124,11 @@ def test_the_mode_of_every_rule_is_told(tmp_path: Path) -> None:
 def test_two_replays_give_the_same_report_to_the_letter(tmp_path: Path) -> None:
     """Whatever is held in memory, and whether or not another policy is replayed beside it."""
     mixed = [r for trio in zip(repeater(8), repeater(8, "t"), healthy(8), strict=True) for r in trio]
-    path, prices = write_lines(tmp_path / "r.jsonl", mixed), prices_of(Config().pricing)
+    path = write_lines(tmp_path / "r.jsonl", mixed)
     once = str(replay_files(Policy(), [path]).to_dict())
     assert str(replay_files(Policy(), [path], live_sessions=1).to_dict()) == once
     other = policy(repeat__prompt={"count": 5})
-    beside = replay_together([(other, Normaliser(prices)), (Policy(), Normaliser(prices))], [path])
+    beside = replay_policies([other, Policy()], Files((path,)))
     assert str(beside[1].to_dict()) == once
     assert str(beside[0].to_dict()) == str(replay_files(other, [path]).to_dict())
 
@@ -137,9 +136,8 @@ def test_two_replays_give_the_same_report_to_the_letter(tmp_path: Path) -> None:
 def test_two_policies_are_compared(tmp_path: Path) -> None:
     """3 repeats against 5: one session ends before the fifth, one is stopped two calls later, one is never stopped."""
     path = write_lines(tmp_path / "r.jsonl", [*repeater(5, "five"), *repeater(7, "seven"), *healthy(4)])
-    prices = prices_of(Config().pricing)
     lax = policy(repeat__prompt={"count": 5}, near={"mode": "off"})
-    old, new = replay_together([(Policy(), Normaliser(prices)), (lax, Normaliser(prices))], [path])
+    old, new = replay_policies([Policy(), lax], Files((path,)))
     found = diff(old, new)
     assert found["stopped_by_new_only"] == []
     assert [(s["session"], s["blocked_at"], s["saved_calls"]) for s in found["stopped_by_old_only"]] == [("five", 3, 2)]
@@ -176,6 +174,4 @@ def test_of_a_long_session_only_the_newest_ends_are_remembered() -> None:
     ends = Ends()
     for n in range(MAX_ENDS + 5):
         ends.add(n)
-    assert len(ends.snapshot()) == 8 * MAX_ENDS
-    assert (ends.since(6), ends.since(5)) == (MAX_ENDS - 1, None)
-    assert Ends.restore(ends.snapshot()).since(MAX_ENDS) == 5
+    assert (ends.since(MAX_ENDS), ends.since(6), ends.since(5)) == (5, MAX_ENDS - 1, None)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from spanfuse_processor.core.scopes.state import ScopeState
-from spanfuse_processor.hosts.replay import replay_files
-from spanfuse_processor.hosts.replay_report import Report
-from spanfuse_processor.hosts.replay_states import States
+from spanfuse_processor.hosts.replay.report import Report
+from spanfuse_processor.hosts.replay.states import States
 from spanfuse_schemas import Policy
 from tests.support.recorded import attribute, chat_span, request, write_lines
+from tests.support.replays import replay_files
 
 BREAKER = {"agent.breaker": {"mode": "block", "sessions": 2}}
 
@@ -73,6 +73,7 @@ def test_states_of_a_kind_are_found_in_memory_and_in_the_file() -> None:
     states = States(ScopeState, live=2)
     for key in ("agent:a", "agent:b", "agent;x", "model:m", "agent:c", "agent:a"):
         states.get(key)
+        states.trim()
     assert sorted(s.key for s in states.of_kind("agent:")) == ["agent:a", "agent:b", "agent:c"]
     assert states.known("agent:b") is not None
     assert states.known("agent:d") is None

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from spanfuse_processor.cli import cli
-from spanfuse_processor.hosts.replay import replay_files
-from spanfuse_processor.hosts.replay_totals import BY_RULE
+from tests.support.replays import replay_files
+from spanfuse_processor.hosts.replay.totals import BY_RULE
 from spanfuse_schemas import Policy
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ import pytest
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.hosts.reading import prices_of
-from spanfuse_processor.hosts.replay import replay_files
+from tests.support.replays import replay_files
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import POLICY_KEY, CallBatch, Decision, Detection

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spanfuse_processor.core.pipeline import Pipeline
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.core.session import SessionState
-from spanfuse_processor.hosts.replay import refused
+from spanfuse_processor.hosts.replay.sessions import refused
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import Call, Charge, Decision, Detection, Policy

@@ -69,7 +69,7 @@ class OverlayNotice(Record):
 
 class DryRun(Record):
     """What another policy would change about recent traffic. `totals`, `by_rule` and the three lists are those of
-    `hosts.replay_totals.diff`: `old` is the policy in force, `new` the one that is tried."""
+    `hosts.replay.diff.diff`: `old` is the policy in force, `new` the one that is tried."""
 
     calls: int
     """Calls that were replayed."""

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from spanfuse_processor.cli.options import printable
 from spanfuse_processor.cli.tables import PipedConsole, table
-from spanfuse_processor.hosts.replay_report import COVERAGE, Report
+from spanfuse_processor.hosts.replay.report import COVERAGE, Report
 from spanfuse_schemas.budget import dollars
 
 MAX_ROWS: Final = 20
@@ -123,16 +123,51 @@ def _saved(session: dict[str, Any]) -> tuple[int, int]:
 
 def _diff(diff: dict[str, Any]) -> Iterator[RenderableType]:
     old, new = diff["totals"]["old"], diff["totals"]["new"]
-    made = table("Compared with --against", "what", ">against", ">now")
-    made.add_row("sessions stopped", str(old["sessions_blocked"]), str(new["sessions_blocked"]))
-    made.add_row("calls saved", str(old["saved_calls"]), str(new["saved_calls"]))
-    made.add_row("money saved", dollars(old["saved_nano_usd"]), dollars(new["saved_nano_usd"]))
+    made = table("What --config changes against --compare", "what", ">--compare", ">--config")
+    for name, what, shown in _SUMS:
+        made.add_row(what, shown(old[name]), shown(new[name]))
     for rule, beside in diff["by_rule"].items():
-        for name, what in (("detections", "detections"), ("blocked_sessions", "sessions stopped")):
+        for name, what, shown in _OF_RULE:
             if beside["old"][name] != beside["new"][name]:
-                made.add_row(f"{rule}: {what}", str(beside["old"][name]), str(beside["new"][name]))
+                made.add_row(f"{rule}: {what}", shown(beside["old"][name]), shown(beside["new"][name]))
     yield made
-    yield from _stopped("Stopped now, and not with --against", diff["stopped_by_new_only"])
-    yield from _stopped("Stopped with --against, and not now", diff["stopped_by_old_only"])
+    yield from _agents(diff["by_agent"])
+    yield from _stopped("Newly stopped: with --config, and not with --compare", diff["stopped_by_new_only"])
+    yield from _stopped("No longer stopped: with --compare, and not with --config", diff["stopped_by_old_only"])
     if diff["stopped_elsewhere"]:
         yield Text(f"Sessions that both stop, at another call: {len(diff['stopped_elsewhere'])}.\n")
+
+
+def _agents(by_agent: dict[str, Any]) -> Iterator[RenderableType]:
+    """The agents for which something changes, those first whose money changes most."""
+    changed = [(agent, both) for agent, both in by_agent.items() if both["old"] != both["new"]]
+    if not changed:
+        return
+    changed.sort(key=lambda one: -abs(one[1]["new"]["saved_nano_usd"] - one[1]["old"]["saved_nano_usd"]))
+    made = table("Agents, from --compare to --config", "agent", ">stopped", ">saved", ">time to detection")
+    for agent, both in changed[:MAX_ROWS]:
+        cells = [
+            " → ".join(shown(both[side][name]) for side in ("old", "new"))
+            for name, shown in (("blocked_sessions", str), ("saved_nano_usd", dollars), (_MEDIAN, _seconds))
+        ]
+        made.add_row(Text(printable(agent) or "(no name)"), *cells)
+    yield made
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:g} s"
+
+
+_MEDIAN: Final = "time_to_detection_s_p50"
+_SUMS: Final = (
+    ("sessions_blocked", "sessions stopped", str),
+    ("saved_calls", "calls saved", str),
+    ("saved_nano_usd", "money saved", dollars),
+    (_MEDIAN, "time to detection, median", _seconds),
+)
+_OF_RULE: Final = (
+    ("detections", "detections", str),
+    ("blocked_sessions", "sessions stopped", str),
+    (_MEDIAN, "time to detection, median", _seconds),
+)
+"""Field, what it is called, and how it is shown."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
 import click
@@ -86,3 +88,28 @@ class Amount(click.ParamType):
         if not 0 <= found < 1e15:
             self.fail(f"{value!r} is no amount, such as 25, $2.50 or 100000", param, ctx)
         return found
+
+
+class Moment(click.ParamType):
+    """A moment: ISO 8601 (UTC where it names no zone), a length of time ago such as `7d` or `-7d`, or seconds since the Unix epoch;
+    in nanoseconds since then."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The moment."""
+        if isinstance(value, int):
+            return value
+        found = _LENGTH.fullmatch(value.removeprefix("-"))
+        if found is not None:
+            return time.time_ns() - round(float(found[1]) * _SECONDS[found[2]] * NANO)
+        if value.isdecimal():
+            return int(value) * NANO
+        try:
+            at = datetime.fromisoformat(value)
+        except ValueError:
+            self.fail(
+                f"{value!r} is no time, such as 2026-01-31T12:00, 7d (ago) or seconds since the epoch", param, ctx
+            )
+        at = at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+        return round(at.timestamp() * 1_000_000) * 1000

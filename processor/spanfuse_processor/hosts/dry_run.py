@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 
 from spanfuse_processor.api.console import DryRun
-from spanfuse_processor.core.pricing import Prices
-from spanfuse_processor.hosts.replay import Replay
-from spanfuse_processor.hosts.replay_totals import diff
-from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.hosts.replay.alone import Alone
+from spanfuse_processor.hosts.replay.diff import diff
 from spanfuse_schemas import Call, Policy
 
 MAX_CALLS = 50_000
@@ -28,7 +26,7 @@ def compare(old: Policy, new: Policy, calls: Iterable[Call], *, complete: bool =
     """
     count, first_ns, last_ns = 0, 0, 0
     with ExitStack() as stack:
-        replays = [stack.enter_context(Replay(policy, Normaliser(Prices()))) for policy in (old, new)]
+        replays = [stack.enter_context(Alone(policy)) for policy in (old, new)]
         for call in calls:
             if count == MAX_CALLS:
                 complete = False

@@ -8,8 +8,9 @@ can be read once only, and is JSON lines; `-` is standard input.
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from io import BufferedIOBase
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -17,6 +18,29 @@ from typing import Final, Literal, NamedTuple
 MAX_REQUEST_BYTES: Final = 64 * 1024 * 1024
 """Longest line or document that is read, bytes; what is longer is counted as undecodable. The largest request that an OTLP
 exporter sends is 4 MiB over gRPC by default, so that this is no limit in practice."""
+
+MAX_PROBLEMS: Final = 20
+"""Requests and files that cannot be read: so many are told one by one; all are counted."""
+
+
+@dataclass(slots=True)
+class Problems:
+    """What could not be read."""
+
+    undecodable: int = 0
+    """Requests that could not be decoded, and files that could not be read to their end."""
+    problems: list[str] = field(default_factory=list)
+    """The first of those, with file and line."""
+
+    def fail(self, where: str, why: str) -> None:
+        """Note what could not be read."""
+        self.failed(1, [f"{where}: {why}"])
+
+    def failed(self, count: int, problems: Iterable[str]) -> None:
+        """Note what could not be read elsewhere."""
+        self.undecodable += count
+        self.problems = [*self.problems, *problems][:MAX_PROBLEMS]
+
 
 STDIN: Final = Path("-")
 """Stands for standard input."""
@@ -45,8 +69,11 @@ def find(paths: Iterable[Path]) -> Iterator[Path]:
             yield path
 
 
-def requests(path: Path) -> Iterator[Recorded]:
+def requests(path: Path, told: Callable[[int], None] | None = None) -> Iterator[Recorded]:
     """The requests of one file, in their order; holds one at a time.
+
+    Args:
+        told: called from time to time with the number of bytes that were read of it.
 
     Raises:
         OSError, EOFError, zlib.error: if the file cannot be read, or its compression ends early.
@@ -58,7 +85,7 @@ def requests(path: Path) -> Iterator[Recorded]:
         with _open(path) as file:
             yield Recorded(_bounded(file.read(MAX_REQUEST_BYTES + 1)), "json", path.name)
     else:
-        yield from _lines(path)
+        yield from _lines(path, told)
 
 
 def _suffix(path: Path) -> str:
@@ -90,9 +117,11 @@ def _is_document(path: Path) -> bool:
     return first in (b"", b"{") or first.endswith((b"[", b"{", b","))
 
 
-def _lines(path: Path) -> Iterator[Recorded]:
+def _lines(path: Path, told: Callable[[int], None] | None) -> Iterator[Recorded]:
     with _open(path) as file:
         number = 0
+        stored = getattr(file, "fileobj", file)
+        told = told if path.is_file() else None
         while line := file.readline(MAX_REQUEST_BYTES + 1):
             number += 1
             whole = line.endswith(b"\n") or len(line) <= MAX_REQUEST_BYTES
@@ -100,6 +129,8 @@ def _lines(path: Path) -> Iterator[Recorded]:
                 _skip_line(file)
             if line.strip():
                 yield Recorded(line if whole else None, "json", f"{path.name}:{number}")
+            if told is not None:
+                told(stored.tell())
 
 
 def _skip_line(file: BufferedIOBase) -> None:

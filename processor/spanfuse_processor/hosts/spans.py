@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from spanfuse_processor.errors import DecodeError
-from spanfuse_processor.hosts.recordings import STDIN, Recorded, find, requests
-from spanfuse_processor.hosts.replay_report import MAX_PROBLEMS
+from spanfuse_processor.hosts.recordings import STDIN, Problems, Recorded, find, requests
 from spanfuse_processor.otlp.decode import decode, decode_logs
 from spanfuse_processor.otlp.logs import Key, attach, content_name, event_of
 from spanfuse_processor.otlp.reports import is_report, report_of
@@ -38,7 +37,7 @@ _SPANS_KEYS: Final = (b'"resourceSpans"', b'"resource_spans"')
 
 
 @dataclass(slots=True)
-class Reading:
+class Reading(Problems):
     """What was read, and what could not be."""
 
     requests: int = 0
@@ -47,18 +46,8 @@ class Reading:
     """Log records that were joined to their spans."""
     logs_left: int = 0
     """Log records with content whose span is not there, or came in another window."""
-    undecodable: int = 0
-    """Requests that could not be decoded, and files that could not be read to their end."""
     reports: list[GuardReport] = field(default_factory=list)
     """What Guards have told of themselves."""
-    problems: list[str] = field(default_factory=list)
-    """The first of those, with file and line."""
-
-    def fail(self, where: str, why: str) -> None:
-        """Note what could not be read."""
-        self.undecodable += 1
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(f"{where}: {why}")
 
 
 def windows(paths: Iterable[Path], reading: Reading) -> Iterator[list[Span]]:

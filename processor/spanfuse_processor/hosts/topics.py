@@ -52,6 +52,8 @@ CHANGELOGS: Final = (
     ),
 )
 """Topics of the stream host's own; they have as many partitions as `spanfuse.calls` and `spanfuse.charges`, which are equal."""
+ALL: Final = tuple(topic.name for topic in (*TOPICS, *CHANGELOGS))
+"""Names of all topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,11 @@ async def create_topics(settings: KafkaSettings) -> list[TopicReport]:
         await admin.close()
 
 
-async def partitions_of(settings: KafkaSettings) -> dict[str, int]:
+async def partitions_of(settings: KafkaSettings, wanted: Iterable[str] = ALL) -> dict[str, int]:
     """Number of partitions of each of the topics that exists.
+
+    Args:
+        wanted: names of topics.
 
     Raises:
         UnavailableError: if Kafka does not answer or refuses.
@@ -95,7 +100,7 @@ async def partitions_of(settings: KafkaSettings) -> dict[str, int]:
     admin = AIOKafkaAdminClient(**client_options(settings), request_timeout_ms=20_000)
     await start_client(admin, settings)
     try:
-        names = {topic.name for topic in (*TOPICS, *CHANGELOGS)} & set(await admin.list_topics())
+        names = {*wanted} & set(await admin.list_topics())
         return {t["topic"]: len(t["partitions"]) for t in await admin.describe_topics(sorted(names))} if names else {}
     except KafkaError as error:
         raise UnavailableError(f"Kafka refused to describe the topics: {error}") from error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, Self, TypeVar
 
 MAX_LIVE_SESSIONS: Final = 10_000
-"""Sessions whose state is held in memory, some 20 KB each; those silent longest wait in a temporary file."""
+"""States held in memory by a process, of sessions some 20 KB each; those silent longest wait in a temporary file."""
 
 
 class Remembered(Protocol):
@@ -30,7 +30,7 @@ class States(Generic[State]):
 
     Args:
         new: makes the state of a name never seen.
-        live: states held in memory.
+        live: states held in memory once it was trimmed.
     """
 
     def __init__(self, new: Callable[[str], State], live: int = MAX_LIVE_SESSIONS) -> None:
@@ -66,10 +66,13 @@ class States(Generic[State]):
             self._live.move_to_end(session)
             return state
         state = self._live[session] = self._recall(session) or self._new(session)
-        if len(self._live) > self._max_live:
+        return state
+
+    def trim(self) -> None:
+        """Put those into the file that are too many, when nobody holds one of them any more: a change would be lost."""
+        while len(self._live) > self._max_live:
             oldest, spilled = self._live.popitem(last=False)
             self._spilled.execute("REPLACE INTO states VALUES (?, ?)", (_key(oldest), spilled.snapshot()))
-        return state
 
     def _recall(self, session: str) -> State | None:
         row = self._spilled.execute("SELECT state FROM states WHERE session = ?", (_key(session),)).fetchone()

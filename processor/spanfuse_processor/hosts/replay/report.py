@@ -5,16 +5,15 @@ What the sessions add up to is in `replay_totals`.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from spanfuse_processor.hosts.replay_totals import by_rule, totals
+from spanfuse_processor.hosts.recordings import Problems
+from spanfuse_processor.hosts.replay.totals import by_rule, totals
 from spanfuse_schemas import Call, Detection
 from spanfuse_schemas.detection import DetectionAction, Mode
-
-MAX_PROBLEMS: Final = 20
-"""Problems that are told one by one; all are counted."""
 
 COVERAGE: Final = {
     "requests": "export requests decoded",
@@ -54,6 +53,20 @@ class Found:
     """One sentence for people."""
     evidence: dict[str, Any]
     """The numbers behind it, those of `Evidence` that the rule has."""
+
+    @classmethod
+    def of(cls, d: Detection, call: int) -> Found:
+        """From the detection, on that call."""
+        return cls(
+            rule=d.rule,
+            action=d.action,
+            mode=d.mode,
+            call=call,
+            at_ns=d.at_ns,
+            conditional=d.conditional,
+            message=d.message,
+            evidence=d.evidence.model_dump(exclude_defaults=True),
+        )
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,6 +108,12 @@ class SessionReport:
 
     session: str
     """Session id."""
+    agent: str = ""
+    """Agent that made its first model call."""
+    first_ns: int = 0
+    """End of its first model call, nanoseconds since the Unix epoch; 0: it has none."""
+    last_ns: int = 0
+    """End of its last one."""
     calls: int = 0
     """Model calls."""
     blocked_at: int | None = None
@@ -122,22 +141,21 @@ class SessionReport:
         Args:
             forgotten: model calls of the session that its state had forgotten, which the rule therefore did not count.
         """
-        self.detections.append(
-            Found(
-                rule=detection.rule,
-                action=detection.action,
-                mode=detection.mode,
-                call=detection.call + forgotten,
-                at_ns=detection.at_ns,
-                conditional=detection.conditional,
-                message=detection.message,
-                evidence=detection.evidence.model_dump(exclude_defaults=True),
-            )
-        )
+        self.detections.append(Found.of(detection, detection.call + forgotten))
+
+    def found_by_others(self, detection: Detection) -> None:
+        """Take in what was said of it by what other sessions are, in its place; the rule knows no beginning."""
+        at = bisect_right(self.detections, detection.at_ns, key=lambda known: known.at_ns)
+        if detection.action == "block" and not any(known.action == "block" for known in self.detections[:at]):
+            self.time_to_detection_s = self.calls_to_detection = None
+        self.detections.insert(at, Found.of(detection, detection.call))
 
     def takes(self, other: SessionReport) -> None:
         """Take in what was counted under a trace and belongs here; it came later than what is here."""
         before = self.calls
+        self.agent = self.agent or other.agent
+        self.first_ns = min(self.first_ns or other.first_ns, other.first_ns or self.first_ns)
+        self.last_ns = max(self.last_ns, other.last_ns)
         self.calls += other.calls
         self.cost_nano_usd += other.cost_nano_usd
         self.detections += [replace(found, call=found.call + before) for found in other.detections]
@@ -149,6 +167,18 @@ class SessionReport:
             self.saved_calls, self.saved_nano_usd = other.saved_calls, other.saved_nano_usd
         if self.time_to_detection_s is None:
             self.time_to_detection_s, self.calls_to_detection = other.time_to_detection_s, other.calls_to_detection
+
+    def made(self, call: Call) -> None:
+        """Note who made a model call, and when."""
+        if not self.calls:
+            self.agent, self.first_ns = call.agent, call.end_ns
+        if call.end_ns > self.last_ns:
+            self.last_ns = call.end_ns
+
+    def stops_as(self, other: SessionReport) -> None:
+        """Where it would have been stopped is where another report of it says."""
+        self.blocked_at, self.rule = other.blocked_at, other.rule
+        self.saved_calls, self.saved_nano_usd = other.saved_calls, other.saved_nano_usd
 
     def counted(self, cost_nano_usd: int, refused_by: str) -> None:
         """Take in a model call.
@@ -166,7 +196,7 @@ class SessionReport:
 
 
 @dataclass(slots=True)
-class Report:
+class Report(Problems):
     """What replay found out about the recordings."""
 
     sessions: dict[str, SessionReport] = field(default_factory=dict)
@@ -189,29 +219,6 @@ class Report:
     """Mode of each rule of the policy, leaving aside what is set for some agents, teams or tools."""
     files: int = 0
     """Files that were read to their end."""
-    undecodable: int = 0
-    """Requests that could not be decoded, and files that could not be read to their end."""
-    problems: list[str] = field(default_factory=list)
-    """The first of those, with file and line."""
-
-    def cover(self, call: Call) -> None:
-        """Note what a counted call has."""
-        coverage = self.coverage
-        coverage["calls"] += 1
-        coverage["with_session"] += call.session_source != "trace"
-        coverage["with_content"] += call.content != "structure"
-        if call.kind == "tool":
-            coverage["tool_calls"] += 1
-            return
-        coverage["llm_calls"] += 1
-        coverage["with_usage"] += not call.usage_estimated and call.tokens.input + call.tokens.output > 0
-        coverage["with_price"] += call.cost_source in ("reported", "computed")
-
-    def fail(self, where: str, why: str) -> None:
-        """Note what could not be read."""
-        self.undecodable += 1
-        if len(self.problems) < MAX_PROBLEMS:
-            self.problems.append(f"{where}: {why}")
 
     def to_dict(self) -> dict[str, Any]:
         """The report as it is written: what it rests on, what it comes to, then one by one."""

@@ -10,7 +10,7 @@ from spanfuse_schemas import Policy, Rules
 from spanfuse_schemas.policy import RULE_NAMES
 
 if TYPE_CHECKING:
-    from spanfuse_processor.hosts.replay_report import Found, Report, ScopeFound, SessionReport
+    from spanfuse_processor.hosts.replay.report import Found, ScopeFound, SessionReport
 
 BY_RULE: Final = {
     "detections": "what it said, of sessions and of scopes",
@@ -88,35 +88,3 @@ def _stopped(entry: dict[str, int], session: SessionReport) -> None:
     entry["blocked_sessions"] += 1
     entry["saved_calls"] += session.saved_calls
     entry["saved_nano_usd"] += session.saved_nano_usd
-
-
-def diff(old: Report, new: Report) -> dict[str, Any]:
-    """Two policies on the same recordings.
-
-    Args:
-        old: the policy to compare with.
-        new: the policy that is tried.
-    """
-    was, now = old.sessions, new.sessions
-    shared = [(was[name], now[name]) for name in now if name in was]
-    return {
-        "totals": {"old": totals(was.values()), "new": totals(now.values())},
-        "by_rule": _rules_beside(by_rule(was.values(), old.scopes), by_rule(now.values(), new.scopes)),
-        "stopped_by_new_only": [_stop(n) for o, n in shared if o.blocked_at is None and n.blocked_at is not None],
-        "stopped_by_old_only": [_stop(o) for o, n in shared if o.blocked_at is not None and n.blocked_at is None],
-        "stopped_elsewhere": [
-            {"session": n.session, "old": _stop(o), "new": _stop(n)}
-            for o, n in shared
-            if None not in (o.blocked_at, n.blocked_at) and o.blocked_at != n.blocked_at
-        ],
-    }
-
-
-def _rules_beside(old: dict[str, dict[str, int]], new: dict[str, dict[str, int]]) -> dict[str, dict[str, Any]]:
-    none = dict.fromkeys(BY_RULE, 0)
-    return {rule: {"old": old.get(rule, none), "new": new.get(rule, none)} for rule in sorted({*old, *new})}
-
-
-def _stop(session: SessionReport) -> dict[str, Any]:
-    names = ("session", "calls", "blocked_at", "rule", "saved_calls", "saved_nano_usd")
-    return {name: getattr(session, name) for name in names}

@@ -14,7 +14,7 @@ class Ends:
 
     __slots__ = ("_ends",)
 
-    def __init__(self, session: str = "") -> None:
+    def __init__(self) -> None:
         self._ends = array("q")
 
     def add(self, end_ns: int) -> None:
@@ -27,18 +27,3 @@ class Ends:
         """How many calls ended then or later; none if some of those may be forgotten."""
         count = sum(end >= since_ns for end in self._ends)
         return None if count == MAX_ENDS else count
-
-    def clear(self) -> None:
-        """Forget all: they are not asked for again."""
-        self._ends = array("q")
-
-    def snapshot(self) -> bytes:
-        """The ends as bytes."""
-        return self._ends.tobytes()
-
-    @classmethod
-    def restore(cls, data: bytes) -> Ends:
-        """The inverse of `snapshot`."""
-        ends = cls()
-        ends._ends.frombytes(data)
-        return ends
