@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas dashboards collector docs docs-serve clean
+.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas kubernetes lock dashboards collector docs docs-serve clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
@@ -24,6 +24,7 @@ test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are start
 	$(BIN)/python -m pytest -m "integration and not deploy" -n 2 --dist loadfile
 
 test-deploy: $(INSTALLED) ## what is deployed, with a real Collector and Helm, which are built from their sources once
+	@$(BIN)/python -m tests.services.go_tools
 	@$(BIN)/python -m tests.services.prepare
 	@$(BIN)/python -m tests.services.otelcol
 	$(BIN)/python -m pytest -m deploy
@@ -67,6 +68,15 @@ docs: $(INSTALLED) ## the site of docs/ into build/site; a link that leads nowhe
 
 docs-serve: $(INSTALLED) ## the same on http://127.0.0.1:8000, anew with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
+
+kubernetes: $(INSTALLED) ## write deploy/kubernetes/ anew from the Helm chart
+	@$(BIN)/python -m tests.services.go_tools
+	$(BIN)/python -m tests.deploy.charts
+
+lock: $(INSTALLED) ## choose the versions anew that the image installs
+	{ echo '# What the image installs, by version: `make lock` writes it anew from pyproject.toml.'; \
+	  $(BIN)/uv pip compile pyproject.toml --quiet --extra processor --python-version 3.12 \
+	    --python-platform x86_64-unknown-linux-gnu --no-header --no-annotate; } > deploy/requirements.txt
 
 clean: ## remove everything that make and the tools created
 	rm -rf .venv .nox .cache .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
