@@ -67,7 +67,7 @@ def board(
         extra: variables of this dashboard alone.
     """
     found = Dashboard(title).uid(uid).description(about).tags([TAG]).tooltip(DashboardCursorSync.CROSSHAIR)
-    found.refresh("30s").time("now-3h", "now").readonly()
+    found.refresh("30s").time("now-3h", "now").editable()
     for variable in (*_places(), *(_choice(label) for label in choices), *extra, _api()):
         found.with_variable(variable)
     found.annotation(_blocks()).annotation(_policy()).link(_others()).link(_live_page())

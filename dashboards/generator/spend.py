@@ -12,6 +12,7 @@ from dashboards.generator.panels import NOTED, Built, Query, Steps, gauges, line
 from spanfuse_processor.telemetry.catalogue import (
     BUDGET_LIMIT,
     BUDGET_PERIOD,
+    BUDGET_SHARE,
     BUDGET_USED,
     CALLS,
     COST,
@@ -142,7 +143,7 @@ def _sure() -> list[Built]:
 
 def _budgets() -> list[Built]:
     used, limit = q.highest(BUDGET_USED, by=_OF_BUDGET), q.highest(BUDGET_LIMIT, by=_OF_BUDGET)
-    ratio, name = q.share(used, limit), "{{scope}}:{{id}} {{budget}}"
+    ratio, name = q.highest(BUDGET_SHARE, by=_OF_BUDGET), "{{scope}}:{{id}} {{budget}}"
     hour = f"max by ({', '.join(_OF_BUDGET)}) (increase({q.series(BUDGET_USED)}[1h]))"
     burn = f"{q.share(hour, limit)} * {q.highest(BUDGET_PERIOD, by=_OF_BUDGET)} / 3600"
     columns = (Query(used, "Used"), Query(limit, "Limit"), Query(ratio, "Share"), Query(burn, "Burn rate"))

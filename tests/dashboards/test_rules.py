@@ -12,11 +12,9 @@ import yaml
 from spanfuse_processor.telemetry.catalogue import FORBIDDEN
 from tests.services.prometheus import promtool, write_yaml
 from tests.support.promql import (
-    DASHBOARDS,
     PLACE,
     ROOT,
     RULES,
-    board,
     grouping,
     groups,
     known,
@@ -86,7 +84,6 @@ def test_grafana_is_given_the_dashboards_and_the_data_source_they_begin_with() -
     assert (source["type"], source["isDefault"]) == ("prometheus", True)
     (provider,) = read(DEPLOY / "grafana/provisioning/dashboards/spanfuse.yaml")["providers"]
     assert (provider["type"], provider["options"]["path"]) == ("file", "/var/lib/grafana/dashboards")
-    assert all(board(path)["editable"] is False for path in DASHBOARDS)
 
 
 @pytest.mark.integration
@@ -123,3 +120,10 @@ def test_promtool_accepts_the_configuration(name: str, tmp_path: Path) -> None:
             job["static_configs"] = [{"targets": ["127.0.0.1:9464"]}]
     said = promtool("check", "config", str(write_yaml(tmp_path / name, config)))
     assert f"{len(ALERTS)} rules found" in said
+
+
+def test_the_page_lists_each_alert_with_its_severity() -> None:
+    """docs/dashboards.md, in the order of the rules."""
+    page = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (Spanfuse\w+) \| (\w+) \|", page, re.MULTILINE)
+    assert rows == [(alert["alert"], alert["labels"]["severity"]) for alert in ALERTS]
