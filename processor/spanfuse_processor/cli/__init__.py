@@ -18,6 +18,7 @@ from spanfuse_processor.cli.operate import reset
 from spanfuse_processor.cli.policy import policy
 from spanfuse_processor.cli.prepare import topics, validate
 from spanfuse_processor.cli.proxy import proxy
+from spanfuse_processor.cli.record import record
 from spanfuse_processor.cli.replay import replay
 from spanfuse_processor.cli.run import api, up, worker
 from spanfuse_processor.cli.sessions import sessions
@@ -62,6 +63,7 @@ for command in (
     tail,
     inspect,
     doctor,
+    record,
     replay,
     completion,
 ):

@@ -27,7 +27,7 @@ topic_option = click.option(
     "topics",
     metavar="TOPIC",
     multiple=True,
-    help="Instead of files: a Kafka topic, all of its partitions. May be given again, as for spans and their logs.",
+    help="A Kafka topic, all of its partitions. May be given again, as for spans and their logs.",
 )
 from_option = click.option(
     "--from",
@@ -98,4 +98,6 @@ def source_of(
         return Files(files)
     if from_ns is not None and (time.time_ns() if to_ns is None else to_ns) <= from_ns:
         raise click.UsageError("--from is not before --to")
+    if config_path is None and brokers is None:
+        raise click.UsageError("say where Kafka is: --config FILE with receivers.kafka, or --brokers")
     return TopicRange(kafka_settings(config_path, brokers), topics, from_ns, to_ns)

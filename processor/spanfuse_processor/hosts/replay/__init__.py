@@ -6,6 +6,7 @@ up to goes through the second one (`scopes`), in one order, and becomes one repo
 """
 
 from spanfuse_processor.hosts.replay.ingest import calls_of, spools_of
+from spanfuse_processor.hosts.replay.record import record
 from spanfuse_processor.hosts.replay.report import Report, SessionReport
 from spanfuse_processor.hosts.replay.run import replay_calls
 from spanfuse_processor.hosts.replay.sources import Files, Progress, Source, TopicRange, cores
@@ -21,6 +22,7 @@ __all__ = [
     "TopicRange",
     "calls_of",
     "cores",
+    "record",
     "replay_calls",
     "spools_of",
 ]

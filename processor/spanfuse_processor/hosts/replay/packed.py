@@ -25,9 +25,10 @@ Home = Callable[[str], int]
 
 _SECTIONS: Final = tuple(f'"{name}"'.encode() for name in ("v", *CallBatch.model_fields))
 _BEGIN: Final = re.compile(rb"\s*\{\s*(?:\}|" + b"|".join(_SECTIONS) + rb")")
-_CALLS_ONLY: Final = b'{"calls":['
-_BETWEEN: Final = re.compile(rb'(?<=\}),(?=\{(?:"kind":"tool",)?"trace_id":")')
-"""Between two calls as this library writes them; within a string no quote stands by itself."""
+_BEFORE, _BETWEEN, _AFTER = b'{"calls":[{"', b'},{"', b"}]}"
+"""What stands around calls as this library writes them, where a batch holds nothing else. No call has objects in a row, so that
+between two of them is all between calls; what looks like it, at the end of some string, is found by what follows."""
+_FIRST: Final = (b'trace_id":"', b'kind":"tool","trace_id":"')
 _SESSION: Final = b'"session":"'
 
 
@@ -58,16 +59,16 @@ def unpack(data: bytes) -> CallBatch:
 
 def cut(data: bytes, home: Home) -> dict[int, bytes] | None:
     """A batch by lanes, in bytes; none where it is not written as this library does, or holds more than calls."""
-    if not data.startswith(_CALLS_ONLY) or not data.endswith(b"}]}"):
+    if not data.startswith(_BEFORE) or not data.endswith(_AFTER):
         return None
-    lanes: defaultdict[int, list[bytes]] = defaultdict(list)
-    for call in _BETWEEN.split(data[len(_CALLS_ONLY) : -2]):
+    lanes: dict[int, list[bytes]] = {}
+    for call in data[len(_BEFORE) : -len(_AFTER)].split(_BETWEEN):
         begin = call.find(_SESSION) + len(_SESSION)
         session = call[begin : call.find(b'"', begin)]
-        if begin < len(_SESSION) or b"\\" in session:
+        if not call.startswith(_FIRST) or begin < len(_SESSION) or b"\\" in session:
             return None
-        lanes[_home(session, home)].append(call)
-    return {lane: _CALLS_ONLY + b",".join(calls) + b"]}" for lane, calls in lanes.items()}
+        lanes.setdefault(_home(session, home), []).append(call)
+    return {lane: _BEFORE + _BETWEEN.join(calls) + _AFTER for lane, calls in lanes.items()}
 
 
 @lru_cache(maxsize=65_536)

@@ -144,10 +144,8 @@ class SessionReport:
         self.detections.append(Found.of(detection, detection.call + forgotten))
 
     def found_by_others(self, detection: Detection) -> None:
-        """Take in what was said of it by what other sessions are, in its place; the rule knows no beginning."""
+        """Take in what was said of it by what other sessions are, in its place; that never asks for a block."""
         at = bisect_right(self.detections, detection.at_ns, key=lambda known: known.at_ns)
-        if detection.action == "block" and not any(known.action == "block" for known in self.detections[:at]):
-            self.time_to_detection_s = self.calls_to_detection = None
         self.detections.insert(at, Found.of(detection, detection.call))
 
     def takes(self, other: SessionReport) -> None:
