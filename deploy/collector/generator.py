@@ -134,41 +134,51 @@ processors:
   transform/content:
     error_mode: propagate
     trace_statements:
-      - >-
-        keep_keys(resource.attributes, [
+      # Each kind apart: together they would be applied to events alone, and to no span without any.
+      - statements:
+          - >-
+            keep_keys(resource.attributes, [
 {resource}
-        ])
-      - keep_keys(scope.attributes, ["-"])
-      # Older versions of Logfire tell by these that an answer came: it stays known, and what it was goes.
-      - >-
-        set(span.attributes["response_data"], "{{}}") where span.attributes["response_data"] != nil or
-        (IsMatch(scope.name, "^logfire[.]") and (span.attributes["output"] != nil or span.attributes["events"] != nil))
-      - >-
-        keep_keys(span.attributes, [
-        "response_data",
+            ])
+      - statements:
+          - keep_keys(scope.attributes, ["-"])
+      - statements:
+          # Older versions of Logfire tell by these that an answer came: it stays known, and what it was goes.
+          - >-
+            set(span.attributes["response_data"], "{{}}") where span.attributes["response_data"] != nil or
+            (IsMatch(scope.name, "^logfire[.]") and (span.attributes["output"] != nil or span.attributes["events"] != nil))
+          - >-
+            keep_keys(span.attributes, [
+            "response_data",
 {span}
-        ])
-      - truncate_all(span.attributes, {_MAX_BYTES})
-      - set(span.status.message, "")
-      - set(span.trace_state, "")
-      - keep_keys(spanevent.attributes, ["exception.type"])
-      - set(spanevent.name, "event") where not IsMatch(spanevent.name, "^({events})$")
+            ])
+          - truncate_all(span.attributes, {_MAX_BYTES})
+          - set(span.status.message, "")
+          - set(span.trace_state, "")
+      - statements:
+          - keep_keys(spanevent.attributes, ["exception.type"])
+          - >-
+            set(spanevent.name, "event") where not IsMatch(spanevent.name,
+            "^({events})$")
     log_statements:
-      - >-
-        keep_keys(resource.attributes, [
+      - statements:
+          - >-
+            keep_keys(resource.attributes, [
 {resource}
-        ])
-      - keep_keys(scope.attributes, ["-"])
-      - >-
-        keep_keys(log.attributes, [
+            ])
+      - statements:
+          - keep_keys(scope.attributes, ["-"])
+      - statements:
+          - >-
+            keep_keys(log.attributes, [
 {log}
-        ])
-      - set(log.body, "")
+            ])
+          - set(log.body, "")
 """
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ",\n".join(f'        "{name}"' for name in sorted(names))
+    return ",\n".join(f'            "{name}"' for name in sorted(names))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from deploy.collector.generator import content
+from spanfuse.emission.report_record import EVENT, PREFIX
+from spanfuse_processor.otlp.decode import decode
+from spanfuse_processor.otlp.logs import CONTENT
+from spanfuse_schemas.topics import OTLP_LOGS, OTLP_SPANS
+from tests.otlp import test_logs
+from tests.otlp.fixtures import chat, protobuf_bytes
 from tests.services import otelcol
 from tests.services.kafka_jars import MissingTool
 from tests.services.kafka_service import KafkaService
@@ -25,6 +33,7 @@ COMBINATIONS = [
     ["gateway.yaml", "kafka-sasl.yaml"],
     ["gateway.yaml", "without-content.yaml", "durable.yaml", "kafka-sasl.yaml"],
 ]
+SECRET = "the-secret-of-all-secrets"
 VARIABLES = {"KAFKA_BROKERS": "a:9092,b:9092", "KAFKA_USER": "spanfuse", "KAFKA_PASSWORD": "x", "SPANFUSE_TEAM": "shop"}
 
 
@@ -60,16 +69,14 @@ def test_a_collector_accepts_each_file_and_what_is_laid_over_it(
     assert (told.returncode, told.stderr) == (0, "")
 
 
-def reading(session: str, calls: int = 8) -> dict[str, Any]:
+def reading(session: str, file: str = "a.txt", calls: int = 8) -> dict[str, Any]:
     """An agent that reads the same file for ever: the plan of `tests.support.wire_agent`."""
-    messages: list[dict[str, Any]] = [{"role": "user", "parts": [{"type": "text", "content": "What is in a.txt?"}]}]
-    asks = {"type": "tool_call", "id": "c", "name": "read", "arguments": {"path": "a.txt"}}
+    asked = {"role": "user", "parts": [{"type": "text", "content": f"What is in {file}?"}]}
+    asks = {"type": "tool_call", "id": "c", "name": "read", "arguments": {"path": file}}
     output = {"role": "assistant", "parts": [asks]}
-    result = {
-        "role": "tool",
-        "parts": [{"type": "tool_call_response", "id": "c", "response": "nothing of any use to anybody"}],
-    }
-    steps = [{"messages": messages + [output, result] * n, "output": output} for n in range(calls)]
+    brings = {"type": "tool_call_response", "id": "c", "response": f"{file}: nothing of any use to anybody"}
+    turn = [output, {"role": "tool", "parts": [brings]}]
+    steps = [{"messages": [asked, *turn * number], "output": output} for number in range(calls)]
     return {"session": session, "calls": steps, "pause_s": 1}
 
 
@@ -78,3 +85,61 @@ def test_a_loop_is_stopped_whose_spans_come_through_both_collectors(fleet: Behin
     outcome = fleet.run(reading("looping"))
     assert (outcome["allowed"], outcome["blocked_by"]) == (3, "repeat.no_progress")
     assert len(fleet.calls("looping")) == 3
+
+
+def test_a_loop_is_stopped_that_shows_in_logs_alone(fleet: Behind) -> None:
+    """The content of a call is on the partition of its span, and the call counts once."""
+    outcome = fleet.run(reading("logging") | {"tells": "logs"})
+    assert (outcome["allowed"], outcome["blocked_by"]) == (3, "repeat.no_progress")
+    calls = fleet.calls("logging")
+    assert [call.content for call in calls] == ["content"] * 3
+    traces = {call.trace_id for call in calls}
+    assert fleet.partitions(OTLP_LOGS, traces) == fleet.partitions(OTLP_SPANS, traces)
+
+
+def secret_spans() -> bytes:
+    """A model call for each place in which some dialect, or nobody, keeps content."""
+    whole, beginnings = content()
+    keys = [*whole, *(f"{prefix}0.message.content" for prefix in beginnings), "my.own.attribute", "error.message"]
+    spans = [
+        chat(id=n, trace=f"{n:032x}", attributes={"session.id": "secretive", key: SECRET})
+        for n, key in enumerate(keys, 1)
+    ]
+    request = ExportTraceServiceRequest.FromString(protobuf_bytes(*spans))
+    (group,) = request.resource_spans
+    group.resource.attributes.add(key="process.command_args").value.string_value = SECRET
+    for scoped in group.scope_spans:
+        scoped.scope.attributes.add(key="x").value.string_value = SECRET
+        for span in scoped.spans:
+            span.status.message = span.trace_state = SECRET
+            if span.span_id[-1] % 2:
+                span.events.add(name="exception").attributes.add(key="exception.message").value.string_value = SECRET
+                span.events.add(name=SECRET).attributes.add(key="content").value.string_value = SECRET
+    return bytes(request.SerializeToString())
+
+
+def secret_logs() -> bytes:
+    """Records with content, and one that is taken: a report of a Guard."""
+    told: dict[str, Any] = {f"{PREFIX}source": "s", f"{PREFIX}seq": 1, "text": SECRET}
+    named = [(name, {"content": SECRET}) for name in sorted(CONTENT | {"app.log"})]
+    return test_logs.protobuf_bytes(*(test_logs.record(name, body, **told) for name, body in [*named, (EVENT, SECRET)]))
+
+
+def test_no_content_is_on_any_topic_where_it_is_left_out_and_a_loop_is_stopped_by_its_fingerprints(
+    fleet: Behind, tmp_path: Path
+) -> None:
+    """Whatever dialect a span speaks; and each call counts. Without that file the same content is there to be found."""
+    spans, logs = secret_spans(), secret_logs()
+    with behind(tmp_path, fleet.brokers, ["without-content.yaml"]) as closed:
+        outcome = closed.run(reading("printed", SECRET) | {"tells": "prints"})
+        assert (outcome["allowed"], outcome["blocked_by"]) == (3, "repeat.no_progress")
+        assert (closed.post("/v1/traces", spans), closed.post("/v1/logs", logs)) == (200, 200)
+        closed.passed(3 + len(decode(spans, "protobuf")))
+        assert [call.content for call in closed.calls("printed")] == ["fingerprint"] * 3
+        calls = closed.calls("secretive")
+    assert {call.span_id for call in calls} == {span.span_id for span in decode(spans, "protobuf")}
+    assert {(call.content, call.tokens.input, call.model) for call in calls} == {("structure", 100, "gpt-4o-mini")}
+    assert fleet.holding([SECRET]) == {}
+    assert (fleet.post("/v1/traces", spans), fleet.post("/v1/logs", logs)) == (200, 200)
+    fleet.calls("secretive")
+    assert fleet.holding([SECRET]).keys() == {OTLP_SPANS, OTLP_LOGS}

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
 from spanfuse_schemas import Call, CallBatch
 from spanfuse_schemas.topics import CALLS, OTLP_LOGS, OTLP_SPANS, TOPICS
 from tests.services.otelcol import Collector
@@ -76,6 +77,13 @@ class Behind:
                 if call.session == session:
                     found[call.span_id] = call
         return list(found.values())
+
+    def partitions(self, topic: str, traces: Iterable[str]) -> set[tuple[str, int]]:
+        """Of some traces, each with the partitions that it is on."""
+        read = decode if topic == OTLP_SPANS else decode_logs
+        wanted, records = frozenset(traces), asyncio.run(read_topic(self.brokers, topic))
+        found = ((item.trace_id, r.partition) for r in records for item in read(r.value, sniff(r.value)))
+        return {(trace, partition) for trace, partition in found if trace in wanted}
 
     def holding(self, texts: Iterable[str]) -> Counter[str]:
         """Topic → messages that have one of these texts in their bytes, wherever."""
