@@ -26,6 +26,8 @@ from spanfuse_processor.api.console import Console
 from spanfuse_processor.api.door import Door
 from spanfuse_processor.api.examples import EXAMPLES
 from spanfuse_processor.api.failures import DOCUMENTED, HANDLERS
+from spanfuse_processor.api.timed import Timed
+from spanfuse_processor.telemetry.running import Telemetry
 
 ROUTERS: Final[tuple[APIRouter, ...]] = (
     health.router,
@@ -58,7 +60,12 @@ class _Api(FastAPI):
 
 
 def create_app(
-    console: Console, *, access: Access | None = None, alerts: Alerts | None = None, more: tuple[APIRouter, ...] = ()
+    console: Console,
+    *,
+    access: Access | None = None,
+    alerts: Alerts | None = None,
+    more: tuple[APIRouter, ...] = (),
+    telemetry: Telemetry | None = None,
 ) -> ASGIApp:
     """The application.
 
@@ -67,6 +74,7 @@ def create_app(
         access: who may do what; default: everybody who reaches it may do everything.
         alerts: the alerts; none: they are not configured.
         more: routes beside these, such as those of the page.
+        telemetry: of the host; none: it measures nothing.
     """
     access = access or Access()
     app = _Api(
@@ -82,6 +90,7 @@ def create_app(
         responses=DOCUMENTED,
     )
     app.state.console, app.state.access, app.state.alerts = console, access, alerts
+    app.state.telemetry = telemetry
     for router in (*ROUTERS, *more):
         app.include_router(router)
-    return Door(app, access)
+    return Door(Timed(app, telemetry) if telemetry is not None else app, access)

@@ -64,8 +64,8 @@ class Logs(Section):
 
     format: Literal["text", "json"] = "text"
     """`text`: for people; `json`: an object per line, with the ids of the trace at hand."""
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    """The least that is written; of libraries, warnings and worse."""
+    level: Literal["debug", "info", "warning", "error"] = "warning"
+    """The least that is written; of libraries, warnings and worse at most."""
 
 
 class Telemetry(Section):

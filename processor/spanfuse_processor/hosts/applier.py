@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections import defaultdict
 
 from spanfuse_processor.core.pipeline import Outcome
@@ -44,9 +45,16 @@ class Applier:
             self._apply_apart(batch, counts, received_ns)
 
     def _apply_together(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
-        first = self._work.process(batch)
-        second = self._work.stage.process(first.charges, self._work.scopes.load)
-        self._work.commit(first, second, counts | first.counts() | told(first, second), received_ns)
+        began_s, recorder = time.perf_counter(), self._work.recorder
+        with recorder.traces.work("spanfuse.apply") as work:
+            first = self._work.process(batch)
+            second = self._work.stage.process(first.charges, self._work.scopes.load)
+            self._work.commit(first, second, counts | first.counts() | told(first, second), received_ns)
+            work.tell(attributes={"spanfuse.calls": first.counted, "spanfuse.decisions": len(first.decisions)})
+            if not batch.calls:
+                work.drop()
+        recorder.step("detect", began_s, batch.calls)
+        recorder.published((*first.decisions, *second.decisions))
 
     def _apply_apart(self, batch: CallBatch, counts: dict[str, int], received_ns: int) -> None:
         """One that cannot be applied or stored costs none of the others."""

@@ -26,7 +26,7 @@ from spanfuse_processor.exporters.hub import Hub, Listener
 from spanfuse_processor.exporters.readmodel.model import ReadModel, SessionRow
 from spanfuse_processor.exporters.readmodel.redis import RedisReadModel
 from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
-from spanfuse_processor.hosts import policy_topic
+from spanfuse_processor.hosts import observed, policy_topic
 from spanfuse_processor.hosts.budget_orders import give_order
 from spanfuse_processor.hosts.console_reads import ConsoleReads
 from spanfuse_processor.hosts.dry_run import compare
@@ -40,6 +40,8 @@ from spanfuse_processor.hosts.reload import notice_of
 from spanfuse_processor.hosts.reset import reset_breaker
 from spanfuse_processor.hosts.topic_tail import Tail
 from spanfuse_processor.hosts.views import ALL, told_by_guards
+from spanfuse_processor.telemetry.catalogue import FLEET_LAG, POLICY_EPOCH, SESSIONS, STREAMS, WORKERS, Instrument
+from spanfuse_processor.telemetry.meters import Observed, Points
 from spanfuse_schemas import BudgetOrder, Decision, PolicyNotice
 
 ORDER_TIMEOUT_S: Final = 10.0
@@ -165,6 +167,28 @@ class StreamConsole(ConsoleReads):
             "lag": self._lag.found,
             "following": self._tail.following,
             "readmodel": {"reachable": not away, "why": away},
+        }
+
+    @property
+    def mode(self) -> str:
+        """`observe` or `enforce`."""
+        return self.policy.policy.mode
+
+    async def observed(self) -> Observed:
+        """What it says of itself at a look: what workers do not count. What is not known is left out."""
+        now_ns, found = time.time_ns(), dict[Instrument, Points]()
+        with suppress(UnavailableError):
+            workers = await self._shown.workers()
+            found[WORKERS] = {(): float(sum(bool(worker.get("ready")) for worker in workers))}
+            found[SESSIONS] = {(): float(await self._shown.count())}
+        if self._lag.found is not None:
+            found[FLEET_LAG] = {(topic,): float(messages) for topic, messages in self._lag.found.items()}
+        standing = self._now.board.decisions()
+        return {
+            **found,
+            **await asyncio.to_thread(observed.breakers, standing, now_ns),
+            STREAMS: {(): len(self._hub) + len(self._events.hub)},
+            POLICY_EPOCH: {(): self.policy.epoch},
         }
 
     def decisions(self) -> list[Decision]:

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -25,11 +26,13 @@ from spanfuse_processor.errors import ConfigError, UnavailableError
 from spanfuse_processor.exporters.hub import Hub
 from spanfuse_processor.hosts.collector import spare_the_collector
 from spanfuse_processor.hosts.console import EmbeddedConsole
+from spanfuse_processor.hosts.embedded_observed import observe
 from spanfuse_processor.hosts.engine import Engine
 from spanfuse_processor.hosts.ledger import LedgerLink
 from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, looked_up
 from spanfuse_processor.hosts.outgoing import Outgoing
 from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of, overlaid
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.reload import notice_of, on_hangup
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.hosts.upkeep import AT_ONCE
@@ -38,6 +41,7 @@ from spanfuse_processor.otlp.export import ExportResult, Exports
 from spanfuse_processor.otlp.receiver import OtlpReceiver
 from spanfuse_processor.page.routes import PAGE
 from spanfuse_processor.serving import HttpServer
+from spanfuse_processor.telemetry.running import Telemetry
 from spanfuse_schemas import PolicyNotice
 
 log = logging.getLogger(__name__)
@@ -74,7 +78,9 @@ class EmbeddedHost:
         self._engine: Engine | None = None
         self._receiver: OtlpReceiver | None = None
         self._api: HttpServer | None = None
-        self._outgoing: Outgoing | None = None
+        self.outgoing: Outgoing | None = None
+        """What it tells people and backends; none: it does not run."""
+        self._telemetry: Telemetry | None = None
         ledger = config.extensions.ledger
         self.ledger = LedgerWatch(LedgerLink(config), self._compared, ledger.compare_interval_s) if ledger else None
         """The books of strict budgets; none: there are none."""
@@ -119,15 +125,19 @@ class EmbeddedHost:
             self._policy_order = order_of(store.policy_order())
             self.config = overlaid(self.file, self._policy_order)
             self.policy = notice_of(self.config.policy(), self.policy)
-            self._engine = Engine(self.config, store, self.hub)
+            self._telemetry = Telemetry(self.config.service.telemetry, "embedded", self, partial(observe, self))
+            recorder = Recorder(self._telemetry.tallies, self._telemetry.traces)
+            self._engine = Engine(self.config, store, self.hub, recorder)
         except BaseException:
             store.close()
             raise
         self._engine.work.board.govern(self.policy)
         api = self.config.extensions.api
         host, _, port = api.endpoint.rpartition(":")
-        self._outgoing = Outgoing(self.config.exporters, self.console, store.alerts)
-        app = create_app(self.console, access=Access(api), alerts=self._outgoing.alerts, more=PAGE)
+        self.outgoing = Outgoing(self.config.exporters, self.console, store.alerts)
+        app = create_app(
+            self.console, access=Access(api), alerts=self.outgoing.alerts, more=PAGE, telemetry=self._telemetry
+        )
         self._api = HttpServer("the API", app, host.strip("[]"), int(port))
         self.api_port = await self._api.start()
         exports: Exports = {"traces": self._spans, "logs": self._logs, "metrics": self._metrics}
@@ -145,7 +155,8 @@ class EmbeddedHost:
         if self.ledger is not None:
             await self.ledger.follow(self.config.policy())
             self._tasks.append(asyncio.create_task(self.ledger.run(), name="embedded-ledger"))
-        await self._outgoing.start()
+        await self.outgoing.start()
+        await self._telemetry.start()
         self.ready = True
 
     async def govern(self, config: Config) -> None:
@@ -196,8 +207,10 @@ class EmbeddedHost:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
-        if self._outgoing is not None:
-            await self._outgoing.stop()
+        if self.outgoing is not None:
+            await self.outgoing.stop()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
         self.hub.close()
         if self._engine is not None:
             self._engine.work.events.hub.close()
@@ -249,11 +262,16 @@ class EmbeddedHost:
     @property
     def live(self) -> bool:
         """Whether all that it does from time to time goes on."""
-        return not any(task.done() for task in self._tasks) and (self._outgoing is None or self._outgoing.live)
+        return not any(task.done() for task in self._tasks) and (self.outgoing is None or self.outgoing.live)
+
+    @property
+    def mode(self) -> str:
+        """`observe` or `enforce`."""
+        return self.config.service.mode
 
     def exporting(self) -> dict[str, Any]:
         """What became of what was to be told elsewhere."""
-        return self._outgoing.status() if self._outgoing is not None else {}
+        return self.outgoing.status() if self.outgoing is not None else {}
 
     @property
     def engine(self) -> Engine:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from spanfuse_processor.hosts.applier import Applier, part_of
 from spanfuse_processor.hosts.aside import aside
 from spanfuse_processor.hosts.operator import Operator
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.store import Store
 from spanfuse_processor.hosts.upkeep import Upkeep
 from spanfuse_processor.hosts.views import Views
@@ -67,11 +69,12 @@ class Engine:
         config: rules and prices.
         store: state; whoever opens it closes it.
         hub: gets every decision and detection once it is stored.
+        recorder: measures the work.
     """
 
-    def __init__(self, config: Config, store: Store, hub: Hub) -> None:
+    def __init__(self, config: Config, store: Store, hub: Hub, recorder: Recorder | None = None) -> None:
         self.prices = prices_of(config.pricing)
-        self.work = Workspace(config, store, hub)
+        self.work = Workspace(config, store, hub, recorder)
         self.operator = Operator(self.work)
         self.views = Views(self.work)
         self.upkeep = Upkeep(self.work)
@@ -98,13 +101,20 @@ class Engine:
             return await _to_its_end(self._taken(data, encoding, received_ns, signal))
 
     async def _taken(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> ExportResult:
+        kind = "unreadable"
         try:
-            return await self._ingest(data, encoding, received_ns, signal)
+            with self.work.recorder.traces.work("spanfuse.ingest") as work:
+                read = await self._read_aside(data, encoding, received_ns, signal)
+                work.tell(attributes={"spanfuse.spans": read.items.total(), "spanfuse.calls": len(read.batch.calls)})
+                if read.left_out["own"] and not read.batch.calls:
+                    work.drop()
+                kind = "unapplicable"
+                return await self._ingest(read, received_ns, signal)
         except UnavailableError as error:
             self._refuse(error)
             raise
         except DecodeError as error:
-            self._bury(data, str(error), received_ns)
+            self._bury(data, "undecodable", str(error), received_ns)
             raise
         except Exception as error:  # whatever a request holds, the host goes on
             self.work.rolled_back()
@@ -112,11 +122,16 @@ class Engine:
                 log.exception("a request cannot be applied; such are kept as dead letters")
             self.work.counters.add({"unexpected_errors": 1})
             reason = f"cannot be applied: {type(error).__name__}"
-            self._bury(data, reason, received_ns)
+            self._bury(data, kind, reason, received_ns)
             raise DecodeError(reason) from error
 
-    async def _ingest(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> ExportResult:
+    async def _read_aside(self, data: bytes, encoding: Encoding, received_ns: int, signal: SignalName) -> Read:
+        began_s = time.perf_counter()
         read = await aside(len(data), self._read, data, encoding, received_ns, signal)
+        self.work.recorder.step("ingest", began_s)
+        return read
+
+    async def _ingest(self, read: Read, received_ns: int, signal: SignalName) -> ExportResult:
         untold, self._untold = self._untold, CallBatch()
         calls, aliases = (*untold.calls, *read.batch.calls), (*untold.aliases, *read.batch.aliases)
         try:
@@ -147,7 +162,8 @@ class Engine:
         if self.work.counters["unavailable"] == 1:
             log.error("%s; requests are sent back until it works again", error)
 
-    def _bury(self, data: bytes, reason: str, at_ns: int) -> None:
+    def _bury(self, data: bytes, kind: str, reason: str, at_ns: int) -> None:
+        self.work.recorder.dead_letter(kind)
         try:
             self.work.store.bury(data, reason, at_ns, {"dead_letters": 1})
         except UnavailableError as error:

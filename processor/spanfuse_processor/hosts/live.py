@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from spanfuse_processor.core.scopes.state import ScopeState
@@ -132,6 +133,10 @@ class LiveScopes(Live[ScopeState]):
             return state
 
         super().__init__(store.load_scope, ScopeState.restore, fresh, counters, "unreadable_scopes", max_live)
+
+    def latest(self, kinds: Container[str], most: int) -> list[str]:
+        """Keys of scopes of some kinds in memory, those last at work first."""
+        return list(islice((key for key in reversed(self._live) if key.partition(":")[0] in kinds), most))
 
 
 def _resume(state: SessionState | ScopeState, epoch: int, standing: Decision | None) -> None:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from spanfuse_processor.core.scopes.state import ScopeState
+from spanfuse_processor.core.scopes.state import KINDS, ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.exporters.alerts.store import SqliteAlerts
@@ -189,6 +189,20 @@ class Store:
         """Number of sessions known."""
         with self._speaking():
             return int(self._db.execute("SELECT count(*) FROM sessions").fetchone()[0])
+
+    def entries(self) -> dict[str, int]:
+        """Kind, `session` or one of scopes → how many are kept."""
+        query = "SELECT count(*) FROM scopes WHERE scope >= ? AND scope < ?"
+        with self._speaking():
+            found = {kind: self._db.execute(query, (key_of(f"{kind}:"), key_of(f"{kind};"))) for kind in sorted(KINDS)}
+            scopes = {kind: int(rows.fetchone()[0]) for kind, rows in found.items()}
+        return {"session": self.sessions(), **scopes}
+
+    def size_bytes(self) -> int:
+        """Size of the database, without its log."""
+        with self._speaking():
+            pages, size = (self._db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+        return int(pages * size)
 
     def idle(self, before_ns: int, limit: int) -> list[str]:
         """Sessions without a call since `before_ns`, those idle longest first."""

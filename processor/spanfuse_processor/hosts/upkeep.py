@@ -137,6 +137,7 @@ class Upkeep:
     def _forgotten(self, closed: Sequence[Decision], counts: dict[str, int]) -> None:
         self._work.counters.add(counts)
         self._work.board.tell(closed, ())
+        self._work.recorder.found(closed, ())
 
     def _ended(self, session: str, now_ns: int) -> Decision:
         sessions = self._work.sessions

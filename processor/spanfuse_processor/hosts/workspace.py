@@ -16,6 +16,7 @@ from spanfuse_processor.exporters.readmodel.facts import Facts
 from spanfuse_processor.hosts.board import Board
 from spanfuse_processor.hosts.facts import facts_of, rows_of, scope_facts
 from spanfuse_processor.hosts.live import LiveScopes, LiveSessions
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.store import Changes, Store
 from spanfuse_processor.telemetry import Counters
 from spanfuse_schemas import CallBatch
@@ -31,10 +32,12 @@ class Workspace:
         config: the rules.
         store: whoever opens it closes it.
         hub: gets every decision and detection once it is stored.
+        recorder: measures the work.
     """
 
-    def __init__(self, config: Config, store: Store, hub: Hub) -> None:
+    def __init__(self, config: Config, store: Store, hub: Hub, recorder: Recorder | None = None) -> None:
         self.store = store
+        self.recorder = recorder or Recorder()
         self.counters = Counters(store.totals())
         """Since the store was made, restarts included."""
         self.sessions = LiveSessions(store, self.counters)
@@ -84,6 +87,8 @@ class Workspace:
         self.scopes.committed()
         self.counters.add(counts)
         self.board.tell(decisions, detections)
+        self.recorder.counted(first)
+        self.recorder.found(decisions, detections)
         self.changed.update(row.session for row in facts.rows)
         for one in audited:
             self.events.publish("audit", one.to_json())

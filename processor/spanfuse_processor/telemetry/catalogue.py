@@ -142,7 +142,7 @@ DELIVERIES: Final = _counter(
 )  # fmt: skip
 TOLD: Final = _counter(
     "exported_detections", "{detection}", "detections for `exporters.otlp`: `sent`, `failed`, `dropped` for want of room",
-    "outcome", hosts=_LOOKING,
+    "outcome", hosts=_LOOKING, values=("sent", "failed", "dropped"),
 )  # fmt: skip
 PROXY_REQUESTS: Final = _counter(
     "proxy.requests", "{request}", "what became of requests to the proxy: `requests` that were let in, `blocked` by the Guard, "
@@ -170,7 +170,7 @@ STEP: Final = Instrument(
     "add up charges (`combine`)", ("stage",), bounds=DURATIONS,
 )  # fmt: skip
 API_TIME: Final = Instrument(
-    PREFIX + "api.request.duration", "histogram", "s", "requests to the API; of a stream, until it begins",
+    PREFIX + "api.request.duration", "histogram", "s", "requests to the API that are let in; of a stream, until it begins",
     ("route", "method", "status"), _LOOKING, DURATIONS,
 )  # fmt: skip
 PROXY_TIME: Final = Instrument(
@@ -250,14 +250,17 @@ GUARDS: Final = _counter(
 INGEST: Final = _counter("ingest", "{item}", FAMILIES["ingest"], "kind")
 _OWN: Final = frozenset({"calls", "decisions", "dead_letters"})
 """Counters that have an instrument with attributes above."""
-_OF_COUNTERS: Final = tuple(_counter(name, "1", about) for name, about in COUNTERS.items() if name not in _OWN)
+COUNTED: Final[Mapping[str, Instrument]] = {
+    name: _counter(name, "1", about) for name, about in COUNTERS.items() if name not in _OWN
+}
+"""Simple counters, by their name among `COUNTERS`."""
 
 CATALOGUE: Final[tuple[Instrument, ...]] = (
     CALLS, TOKENS, COST, DETECTIONS, DECISIONS, DEAD_LETTERS, UNPRICED, DELAY, BATCH, STEP,
     LAG, IDLE, FLEET_LAG, WORKERS, STATE_ENTRIES, STATE_BYTES, OPEN_BREAKERS, HALF_OPEN, COVERAGE,
     BUDGET_USED, BUDGET_LIMIT, BUDGET_SHARE, BUDGET_PERIOD, LEDGER_DIFFERENCE, LEDGER_REACHABLE,
     ALERTS, FIRING, DELIVERIES, TOLD, API_TIME, STREAMS, SESSIONS, PROXY_REQUESTS, PROXY_TIME, PROXY_UNDER_WAY,
-    LOST_ROWS, WAITING_ROWS, EXPORTS, READY, LIVE, UPTIME, POLICY_EPOCH, INFO, GUARDS, INGEST, *_OF_COUNTERS,
+    LOST_ROWS, WAITING_ROWS, EXPORTS, READY, LIVE, UPTIME, POLICY_EPOCH, INFO, GUARDS, INGEST, *COUNTED.values(),
 )  # fmt: skip
 """All of it, in the order in which it is documented."""
 BY_NAME: Final[Mapping[str, Instrument]] = {instrument.name: instrument for instrument in CATALOGUE}

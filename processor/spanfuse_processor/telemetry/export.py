@@ -44,7 +44,7 @@ class Outcomes:
         if self._away is sent:
             self._away = not sent
             if sent:
-                log.info("%s of spanfuse itself are sent to %s again", self._what, self._where)
+                log.warning("%s of spanfuse itself are sent to %s again", self._what, self._where)
             else:
                 log.warning("%s of spanfuse itself cannot be sent to %s; such are counted", self._what, self._where)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from importlib.metadata import version
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
 from spanfuse_processor.config.telemetry import Telemetry as Settings
+from spanfuse_processor.errors import SpanfuseError
 from spanfuse_processor.serving import HttpServer
 from spanfuse_processor.telemetry.catalogue import EXPORTS, INFO, LIVE, READY, UPTIME, HostKind
 from spanfuse_processor.telemetry.endpoint import Endpoint, Health
@@ -22,6 +24,8 @@ from spanfuse_processor.telemetry.traces import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
 
 GRACE_S: Final = 1.0
 """How long the last exports may take when the host stops, seconds, each."""
@@ -36,7 +40,8 @@ class Telemetry:
         health: how it is.
         observe: what it can say of itself at a look.
         tallies: what it adds up.
-        endpoint: where `/metrics` is served unless the settings say so, HOST:PORT; empty: nowhere.
+        default_endpoint: where `/metrics` is served unless the settings say so, HOST:PORT, if nobody else has that port; empty:
+            nowhere.
     """
 
     def __init__(
@@ -46,7 +51,7 @@ class Telemetry:
         health: Health,
         observe: Observe,
         tallies: Tallies | None = None,
-        endpoint: str = "",
+        default_endpoint: str = "",
     ) -> None:
         self._host, self._health, self._observe = host, health, observe
         self._started = time.monotonic()
@@ -57,7 +62,8 @@ class Telemetry:
         self._meters = Meters(host, resource, self.tallies, self._observed)
         otlp = settings.metrics.otlp
         self._export = MetricsExport(otlp, otlp.interval_s, self._meters.look) if otlp is not None else None
-        where = endpoint if settings.metrics.endpoint is None else settings.metrics.endpoint
+        self._by_default = settings.metrics.endpoint is None
+        where = default_endpoint if settings.metrics.endpoint is None else settings.metrics.endpoint
         self._server = _server(where, Endpoint(health, self.scrape)) if where else None
         self._task: asyncio.Task[None] | None = None
         self.port = 0
@@ -70,9 +76,17 @@ class Telemetry:
             SpanfuseError: the address cannot be bound.
         """
         if self._server is not None:
-            self.port = await self._server.start()
+            await self._serve(self._server)
         if self._export is not None:
             self._task = asyncio.create_task(self._export.run(), name="telemetry")
+
+    async def _serve(self, server: HttpServer) -> None:
+        try:
+            self.port = await server.start()
+        except SpanfuseError as error:
+            if not self._by_default:
+                raise
+            log.warning("%s; set service.telemetry.metrics.endpoint to another address, or to none", error)
 
     async def stop(self) -> None:
         """Send a last time, and serve no more; within some 2 s, whatever has started."""

@@ -43,9 +43,9 @@ class Running:
 
     def __init__(self, host: EmbeddedHost) -> None:
         self.host = host
-        assert host._outgoing is not None
-        assert host._outgoing.alerts is not None
-        self.alerts: AlertService = host._outgoing.alerts
+        assert host.outgoing is not None
+        assert host.outgoing.alerts is not None
+        self.alerts: AlertService = host.outgoing.alerts
 
     async def send(self, *requests: dict[str, Any]) -> None:
         """Spans."""

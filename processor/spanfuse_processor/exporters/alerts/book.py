@@ -10,6 +10,7 @@ ends the window.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final
@@ -38,6 +39,8 @@ class Book:
         """All of them, also those whose rule and key have a newer one."""
         self.forgotten = 0
         """Alerts that fired still when there was no room for them."""
+        self.begun: Counter[tuple[str, str]] = Counter()
+        """Rule and severity → alerts that began to fire, since the start."""
         self._changed: dict[str, Held | None] = {}
         for row in rows:
             self._restore(row)
@@ -96,6 +99,7 @@ class Book:
     def _begin(self, signal: Signal, now_ns: int) -> None:
         held = begun(signal, now_ns, self._timing)
         self._held[signal.rule, signal.key] = self._by_id[held.alert.id] = held
+        self.begun[held.alert.rule, held.alert.severity] += 1
         self._plan(held, now_ns)
         self._make_room()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -128,6 +129,11 @@ class AlertService:
             "failed": self.failed,
             "receivers": receivers,
         }
+
+    @property
+    def begun(self) -> Counter[tuple[str, str]]:
+        """Rule and severity → alerts that began to fire, since the start."""
+        return self._book.begun
 
     async def alerts(self, query: AlertQuery) -> AlertPage:
         """Alerts, newest first."""

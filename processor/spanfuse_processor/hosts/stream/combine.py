@@ -28,6 +28,7 @@ class Combiner(Hop[ChargeBatch]):
     """
 
     topic = CHARGES
+    measured_as = "combine"
     record = ChargeBatch
 
     def __init__(
@@ -55,6 +56,7 @@ class Combiner(Hop[ChargeBatch]):
         partition, offset, now_ns = message.partition, message.offset, time.time_ns()
         orders = [timely(order, now_ns) for order in batch.orders]
         records: list[Out] = []
+        began_s = time.perf_counter()
         try:
             touched = [r.key for r in batch.resets if self._reset(r, now_ns, partition, offset, records)]
             ordered = self.stage.carry_out(orders, lambda scope: self._scopes.load(scope, partition, offset))
@@ -67,6 +69,7 @@ class Combiner(Hop[ChargeBatch]):
             )  # fmt: skip
             await self._failed(self._scopes, named, message)
             return
+        self.recorder.step(self.measured_as, began_s)
         await self._applied(self._scopes, (*touched, *ordered.touched, *outcome.touched), message)
         self._counters["redelivered_charges"] += outcome.redelivered
         self._counters.update(outcome.reports)
@@ -75,6 +78,7 @@ class Combiner(Hop[ChargeBatch]):
         for found in (ordered, outcome):
             self._count_found(found.decisions, found.detections)
         await self._send(records)
+        self.recorder.published(outcome.decisions)
         self.told.combined(message, (ordered, outcome), self.stage.policy.mode)
 
     def _reset(self, reset: Reset, now_ns: int, partition: int, offset: int, records: list[Out]) -> bool:

@@ -33,6 +33,7 @@ class Detector(Hop[CallBatch]):
     """
 
     topic = CALLS
+    measured_as = "detect"
     record = CallBatch
 
     def __init__(
@@ -53,6 +54,7 @@ class Detector(Hop[CallBatch]):
         self._partitions = partitions
 
     async def _apply(self, batch: CallBatch, message: Any) -> None:
+        began_s = time.perf_counter()
         try:
             known, unknown = self._sorted(batch)
             outcome = self._process(known, message.partition, message.offset)
@@ -61,9 +63,11 @@ class Detector(Hop[CallBatch]):
         except Exception:
             await self._failed(self._sessions, _named(batch), message)
             return
+        self.recorder.step(self.measured_as, began_s, batch.calls)
         await self._applied(self._sessions, outcome.touched, message)
         self._count(outcome)
         await self._send(records)
+        self.recorder.published(outcome.decisions)
         await self._hand_on(outcome)
         self._writeback.charge(outcome.charges)
         self.told.applied(message, outcome, self.pipeline.policy.mode)
@@ -102,6 +106,7 @@ class Detector(Hop[CallBatch]):
     def _count(self, outcome: Outcome) -> None:
         counters = self._counters
         counters.update(outcome.counts())
+        self.recorder.counted(outcome)
         counters["redelivered"] += outcome.redelivered
         for one in outcome.orders:
             counters["budget_orders" if one.done else "refused_orders"] += 1

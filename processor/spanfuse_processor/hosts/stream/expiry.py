@@ -20,21 +20,24 @@ from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.core.scopes.state import ScopeState
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.errors import StateError
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.stream.detect import forget, tell, told
 from spanfuse_processor.hosts.stream.offsets import Offsets
 from spanfuse_processor.hosts.stream.outbox import Outbox, Row
 from spanfuse_processor.hosts.stream.sessions import Scopes, Sessions
-from spanfuse_processor.hosts.stream.states import Out, State, States
+from spanfuse_processor.hosts.stream.states import State, States
 from spanfuse_processor.hosts.stream.table import StateTable, Stored
 from spanfuse_processor.hosts.stream.writeback import WriteBack
 from spanfuse_processor.hosts.topics import SCOPES_CHANGELOG, SESSIONS_CHANGELOG
-from spanfuse_schemas import Decision
+from spanfuse_schemas import Decision, Detection
 from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL
 
 log = logging.getLogger(__name__)
 
 Entry = tuple[bytes, bytes, int]
 """Key, stored value and partition."""
+Found = tuple[list[Decision], list[Detection]]
+"""What it leads to that time passes."""
 _SLICE: Final = 2_000
 """Stored states looked at per turn, some 2 ms."""
 
@@ -74,6 +77,8 @@ class Expiry(ABC, Generic[State]):
         self._since = time.monotonic()
         self._rounds = 0
         """Rounds begun since partitions were assigned."""
+        self.recorder = Recorder()
+        """Measures the work."""
 
     async def _look(self, entries: list[Entry]) -> None:
         """Release what budgets hold back no longer. In the first round whatever they hold back is looked at: the limits may
@@ -89,14 +94,15 @@ class Expiry(ABC, Generic[State]):
 
     async def _released(self, name: str, partition: int, now_ns: int) -> None:
         try:
-            changed = self._tick(self._states.at(name, partition), now_ns)
+            decisions, detections = self._tick(self._states.at(name, partition), now_ns)
         except Exception:  # one that nobody foresaw must not end the worker
             self._counters["unexpected_errors"] += 1
             if self._counters["unexpected_errors"] == 1:
                 log.exception("it cannot be told whether budgets still hold one of the %s", self._states.what)
             return
-        self._counters["decisions"] += sum(topic == CONTROL for topic, _, _ in changed)
-        for topic, key, record in (*self._states.untold(), *changed):
+        self._counters["decisions"] += len(decisions)
+        self.recorder.found(decisions, detections)
+        for topic, key, record in (*self._states.untold(), *told(decisions, detections)):
             await self._outbox.send(topic, record, key=key, urgent=topic == CONTROL)
         self._states.touched(name, -1)
 
@@ -105,7 +111,7 @@ class Expiry(ABC, Generic[State]):
         """Whether a stored state has to be looked at."""
 
     @abstractmethod
-    def _tick(self, state: State, now_ns: int) -> list[Out]:
+    def _tick(self, state: State, now_ns: int) -> Found:
         """What it leads to that so much time has passed."""
 
     @abstractmethod
@@ -174,6 +180,7 @@ class Expiry(ABC, Generic[State]):
         state, known = self._last_known(value)
         closed = self._closed(state) if state is not None else None
         if closed is not None:
+            self.recorder.found([closed], ())
             await tell(self._outbox, closed)
         if known:
             await forget(self._outbox, self._states.breaker_of(name))
@@ -218,9 +225,9 @@ class SessionExpiry(Expiry[SessionState]):
             return False
         return self._rounds == 1 or (held.lapses and over(held, now_ns))
 
-    def _tick(self, state: SessionState, now_ns: int) -> list[Out]:
+    def _tick(self, state: SessionState, now_ns: int) -> Found:
         released = self._stage.look(state, now_ns)
-        return told([released], []) if released is not None else []
+        return ([released] if released is not None else []), []
 
 
 class ScopeExpiry(Expiry[ScopeState]):
@@ -241,9 +248,9 @@ class ScopeExpiry(Expiry[ScopeState]):
             return False
         return due is not None and (0 < due.at_ns <= now_ns or (due.blocked > 0 and self._rounds == 1))
 
-    def _tick(self, state: ScopeState, now_ns: int) -> list[Out]:
+    def _tick(self, state: ScopeState, now_ns: int) -> Found:
         outcome = self._stage.tick([state], now_ns)
-        return told(outcome.decisions, outcome.detections)
+        return outcome.decisions, outcome.detections
 
     def _kept_s(self, name: str, stored: Stored) -> float:
         return ScopeState.stored_kept_s(name, stored.snapshot, self._stage.policy.idle_timeout_s)

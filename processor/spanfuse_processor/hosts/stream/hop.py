@@ -12,6 +12,7 @@ from faust.types import TP
 from pydantic import ValidationError
 
 from spanfuse_processor.errors import SpanfuseError
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.outbox import Outbox
 from spanfuse_processor.hosts.stream.states import Out, States
@@ -37,6 +38,8 @@ class Hop(ABC, Generic[Batch]):
     """
 
     topic: ClassVar[str]
+    measured_as: ClassVar[str]
+    """What it is called where its work is measured."""
     record: type[Batch]
     """What its messages hold."""
 
@@ -57,6 +60,8 @@ class Hop(ABC, Generic[Batch]):
         self._expected: dict[int, int] = {}
         self.told: Told = Nobody()
         """Hears what was applied."""
+        self.recorder = Recorder()
+        """Measures the work."""
 
     @abstractmethod
     async def _apply(self, batch: Batch, message: Any) -> None:
@@ -73,9 +78,10 @@ class Hop(ABC, Generic[Batch]):
                 return
             self._check_order(message)
             if batch is None:
-                await self._refuse(message, f"no {self.record.__name__}")
+                await self._refuse(message, "foreign", f"no {self.record.__name__}")
             else:
-                await self._apply(batch, message)
+                with self.recorder.traces.work(f"spanfuse.{self.measured_as}", place_of(message)):
+                    await self._apply(batch, message)
             self._writeback.applied(TP(self.topic, message.partition), message.offset)
 
     def forget(self) -> None:
@@ -117,7 +123,8 @@ class Hop(ABC, Generic[Batch]):
         for topic, key, value in records:
             await self._outbox.send(topic, value, key=key, urgent=topic == CONTROL)
 
-    def _count_found(self, decisions: Sequence[Decision], detections: Iterable[Detection]) -> None:
+    def _count_found(self, decisions: Sequence[Decision], detections: Sequence[Detection]) -> None:
+        self.recorder.found(decisions, detections)
         self._counters["decisions"] += len(decisions)
         for detection in detections:
             self._counters[f"detections/{detection.rule}"] += 1
@@ -127,8 +134,19 @@ class Hop(ABC, Generic[Batch]):
         self._counters["unexpected_errors"] += 1
         if self._counters["unexpected_errors"] == 1:
             log.exception("%s-%d offset %d cannot be applied", self.topic, message.partition, message.offset)
-        await self._refuse(message, "cannot be applied")
+        await self._refuse(message, "unapplicable", "cannot be applied")
 
-    async def _refuse(self, message: Any, reason: str) -> None:
+    async def _refuse(self, message: Any, kind: str, reason: str) -> None:
+        self.recorder.dead_letter(kind)
         self._counters["dead_letters"] += 1
         await dead_letter(self._outbox, message, reason)
+
+
+def place_of(message: Any) -> dict[str, str | int]:
+    """Where a message stands, as attributes of a span."""
+    return {
+        "messaging.system": "kafka",
+        "messaging.destination.name": message.topic,
+        "messaging.destination.partition.id": str(message.partition),
+        "messaging.kafka.offset": message.offset,
+    }

@@ -17,6 +17,7 @@ from spanfuse_processor.core.scopes import coverage
 from spanfuse_processor.core.scopes.stage import ScopeStage
 from spanfuse_processor.errors import ConfigError, SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.kafka import within
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.reload import notice_of
 from spanfuse_processor.hosts.stream.app import HEARTBEAT_S, SESSION_TIMEOUT_S, new_app
 from spanfuse_processor.hosts.stream.combine import Combiner
@@ -60,6 +61,7 @@ class StreamHost:
         normaliser: makes calls of spans.
         keys: sign what Guards are told.
         feed: tells what people are shown; none: nothing is.
+        recorder: measures the work.
     """
 
     def __init__(
@@ -69,8 +71,12 @@ class StreamHost:
         normaliser: Normaliser,
         keys: Keyring | None = None,
         feed: Feed | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.settings = settings
+        self._recorder = recorder or Recorder()
+        self.states: tuple[Sessions, Scopes] | None = None
+        """Its states; none before it starts."""
         self.counters: Counter[str] = Counter()
         """What was done and what was dropped, by the names of `telemetry`."""
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -179,6 +185,9 @@ class StreamHost:
             for part in (self._sessions, self._scopes, self._detector, self._combiner):
                 part.told = self._feed
         self._ingest = Ingest(self._normaliser, self.outbox, self.offsets, partitions, self.counters, self._is_present)
+        for measured in (self._ingest, self._detector, self._combiner, *self._expiries):
+            measured.recorder = self._recorder
+        self.states = self._sessions, self._scopes
         self._agent(OTLP_SPANS, self._ingest.handle)
         self._agent(OTLP_LOGS, self._ingest.handle)
         self._agent(CALLS, self._detector.handle)

@@ -12,11 +12,14 @@ from typing import Any, Final
 from faust.types import TP
 
 from spanfuse_processor.errors import DecodeError
+from spanfuse_processor.hosts.recorder import Recorder
+from spanfuse_processor.hosts.stream.hop import place_of
 from spanfuse_processor.hosts.stream.letters import dead_letter
 from spanfuse_processor.hosts.stream.offsets import Offsets, Window
 from spanfuse_processor.hosts.stream.outbox import Outbox, lost
 from spanfuse_processor.otlp.decode import decode, decode_logs, sniff
 from spanfuse_processor.otlp.normalise import Normaliser
+from spanfuse_processor.telemetry.traces import Work
 from spanfuse_schemas import Alias, Call, CallBatch
 from spanfuse_schemas.guard_report import GuardReport
 from spanfuse_schemas.topics import CALLS, OTLP_LOGS, partition_of
@@ -60,6 +63,8 @@ class Ingest:
         self._inflight = 0
         self._room = asyncio.Event()
         self._room.set()
+        self.recorder = Recorder()
+        """Measures the work."""
 
     async def handle(self, message: Any) -> None:
         """Take one message; its offset is committed once all its products are acknowledged."""
@@ -74,21 +79,27 @@ class Ingest:
         self._inflight += size
         if self._inflight > MAX_INFLIGHT_BYTES:
             self._room.clear()
-        futures = await self._produce(message)
+        with self.recorder.traces.work("spanfuse.ingest", place_of(message)) as work:
+            futures = await self._produce(message, work)
         gathered = asyncio.gather(*futures, return_exceptions=True)
         gathered.add_done_callback(lambda done: self._finished(done, tp, window, message.offset, size))
 
-    async def _produce(self, message: Any) -> list[asyncio.Future[object]]:
+    async def _produce(self, message: Any, work: Work) -> list[asyncio.Future[object]]:
+        began_s, own = time.perf_counter(), self._normaliser.counters["own"]
         try:
             batch = self._calls(message)
             packed = list(pack(batch, self._partitions, self._counters))
         except DecodeError as error:
-            return [await self._refuse(message, str(error))]
+            return [await self._refuse(message, "undecodable", str(error))]
         except Exception as error:  # one message must never stop a partition
             self._counters["unexpected_errors"] += 1
             if self._counters["unexpected_errors"] == 1:
                 log.exception("%s-%d offset %d cannot be read", message.topic, message.partition, message.offset)
-            return [await self._refuse(message, f"cannot be read: {type(error).__name__}")]
+            return [await self._refuse(message, "unreadable", f"cannot be read: {type(error).__name__}")]
+        self.recorder.step("ingest", began_s)
+        work.tell(attributes={"spanfuse.calls": len(batch.calls)})
+        if not batch.calls and self._normaliser.counters["own"] > own:
+            work.drop()
         return [await self._outbox.send(CALLS, value, partition=partition, urgent=True) for partition, value in packed]
 
     def _calls(self, message: Any) -> CallBatch:
@@ -105,7 +116,8 @@ class Ingest:
         self._counters["requests"] += 1
         return batch
 
-    async def _refuse(self, message: Any, reason: str) -> asyncio.Future[object]:
+    async def _refuse(self, message: Any, kind: str, reason: str) -> asyncio.Future[object]:
+        self.recorder.dead_letter(kind)
         self._counters["dead_letters"] += 1
         return await dead_letter(self._outbox, message, reason)
 

@@ -43,6 +43,10 @@ class Progress:
                 return tp
         return None
 
+    def idle(self, now_s: float) -> dict[TopicPartition, float]:
+        """For how long partitions have stood still on which messages wait, seconds."""
+        return {tp: now_s - since for tp, (_, since) in self._since.items()}
+
     def pause(self) -> None:
         """Nothing can be known, or nothing is expected: begin anew."""
         self._since.clear()

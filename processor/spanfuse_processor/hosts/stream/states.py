@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections import Counter, OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from itertools import islice
 from typing import Final, Generic, Protocol, TypeVar
 
 from spanfuse_processor.errors import StateError
@@ -88,6 +89,18 @@ class States(ABC, Generic[State]):
         Raises:
             StateError: if it cannot be read.
         """
+
+    def __len__(self) -> int:
+        """How many are ready in memory."""
+        return len(self._live)
+
+    def latest(self, kinds: Container[str], most: int) -> list[str]:
+        """Names of some kinds in memory, as `agent:research`, those last at work first."""
+        return list(islice((name for name in reversed(self._live) if name.partition(":")[0] in kinds), most))
+
+    def stored(self) -> list[tuple[bytes, tuple[bytes, int]]]:
+        """Key, value and partition of all that is stored, to be looked at elsewhere."""
+        return list(self._table.stored.items())
 
     @property
     def dirty(self) -> int:

@@ -65,6 +65,18 @@ class Watchdog:
         self._joining = Patience(STUCK_S)
         self._expelled = Patience(EXPELLED_S)
         self._remaining = 0
+        self._lag: dict[TopicPartition, int] = {}
+
+    def lag(self) -> dict[TopicPartition, tuple[int, float]]:
+        """Partition of this worker → messages that it has not committed, and for how long it has stood still, seconds. Empty
+        while that is not known."""
+        idle = self._progress.idle(time.monotonic())
+        return {tp: (messages, idle.get(tp, 0.0)) for tp, messages in self._lag.items()}
+
+    @property
+    def moving(self) -> bool:
+        """Whether all partitions make progress, or have nothing to do, as far as is known."""
+        return all(idle_s <= self._stuck_s for _, idle_s in self.lag().values())
 
     async def run(self) -> None:
         """Run until the worker is stuck.
@@ -80,6 +92,7 @@ class Watchdog:
                         await asyncio.wait_for(self._look(consumer, admin), _ASK_TIMEOUT_S)
                         await self._pause()
             except _AWAY:  # Kafka is away: waiting is all there is to do
+                self._lag = {}
                 for judge in (self._progress, self._joining, self._expelled):
                     judge.pause()
 
@@ -92,10 +105,12 @@ class Watchdog:
         self._judge_membership(believed, members, now_s)
         if not believed.ready or not believed.sources:
             self._progress.pause()
+            self._lag = {}
             return
         sources = list(believed.sources)
         committed = await _committed(consumer, admin, sources)
         ends = await consumer.end_offsets(sources)
+        self._lag = {tp: max(0, ends.get(tp, 0) - offset) for tp, offset in committed.items()}
         stuck = self._progress.look(committed, ends, time.monotonic())
         if stuck is not None:
             raise _ending(

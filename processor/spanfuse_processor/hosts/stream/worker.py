@@ -14,11 +14,13 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import TopicPartition
 
+from spanfuse_processor.config.telemetry import WORKER_ENDPOINT
 from spanfuse_processor.errors import ConfigError
 from spanfuse_processor.exporters.readmodel.redis_link import RedisLink
 from spanfuse_processor.hosts.collector import spare_the_collector
@@ -27,16 +29,20 @@ from spanfuse_processor.hosts.ledger_watch import Booked, LedgerWatch, Rows, loo
 from spanfuse_processor.hosts.overlaid import PolicyOrder, order_of, overlaid
 from spanfuse_processor.hosts.policy_topic import FOLLOWED
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
+from spanfuse_processor.hosts.recorder import Recorder
 from spanfuse_processor.hosts.reload import on_hangup
 from spanfuse_processor.hosts.stream.app import member_of
 from spanfuse_processor.hosts.stream.connection import mend
 from spanfuse_processor.hosts.stream.feed import Feed
 from spanfuse_processor.hosts.stream.host import StreamHost
+from spanfuse_processor.hosts.stream.observed import observe
 from spanfuse_processor.hosts.stream.progress import STUCK_S
 from spanfuse_processor.hosts.stream.pulse import LEAVE_S, Pulse, leave_within
 from spanfuse_processor.hosts.stream.receiver import KafkaReceiver
 from spanfuse_processor.hosts.stream.watchdog import Standing, Watchdog
 from spanfuse_processor.hosts.topic_tail import Tail
+from spanfuse_processor.telemetry.logs import say
+from spanfuse_processor.telemetry.running import Telemetry
 from spanfuse_schemas.topics import CALLS, CHARGES, OTLP_LOGS, OTLP_SPANS
 
 if TYPE_CHECKING:
@@ -69,14 +75,18 @@ class Worker:
         kafka = config.receivers.kafka
         if kafka is None:
             raise ConfigError(["receivers.kafka: a worker needs it; write `kafka: {brokers: HOST:PORT}`"])
-        self._prices = prices_of(config.pricing)
-        normaliser = normaliser_of(config, self._prices)
+        self.prices = prices_of(config.pricing)
+        normaliser = normaliser_of(config, self.prices)
         readmodel = config.extensions.readmodel
-        self._feed: Feed | None = None
+        self.feed: Feed | None = None
         if readmodel is not None:
             link = RedisLink(readmodel.address.get_secret_value(), kafka.partitions)
-            self._feed = Feed(link, config.service.idle_timeout_s, self._of_itself)
-        self.host = StreamHost(kafka, config.policy(), normaliser, config.service.keys(), self._feed)
+            self.feed = Feed(link, config.service.idle_timeout_s, self._of_itself)
+        self.telemetry = Telemetry(
+            config.service.telemetry, "worker", self, partial(observe, self), default_endpoint=WORKER_ENDPOINT
+        )
+        recorder = Recorder(self.telemetry.tallies, self.telemetry.traces)
+        self.host = StreamHost(kafka, config.policy(), normaliser, config.service.keys(), self.feed, recorder)
         self._file = config
         self._policy_order: PolicyOrder | None = None
         self._govern_soon: asyncio.Future[None] | None = None
@@ -84,27 +94,44 @@ class Worker:
         otlp = config.receivers.otlp
         self.receiver = KafkaReceiver(kafka, otlp, self.host.counters) if otlp is not None else None
         ledger = config.extensions.ledger
-        self._ledger: LedgerWatch | None = None
+        self.ledger: LedgerWatch | None = None
         if ledger is not None:
             books = LedgerLink(config)
-            self._ledger = LedgerWatch(books, self._compared, ledger.compare_interval_s, self._tell_now)
-        self._watchdog = Watchdog(kafka, self._standing, stuck_s=stuck_s)
+            self.ledger = LedgerWatch(books, self._compared, ledger.compare_interval_s, self._tell_now)
+        self.watchdog = Watchdog(kafka, self._standing, stuck_s=stuck_s)
         self._pulse = Pulse(stuck_s)
         self._counts = Counts()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Start everything; `host.ready` is set when partitions are assigned and recovered."""
+        """Start everything; `host.ready` is set when partitions are assigned and recovered. How it is can be asked from the
+        beginning on."""
+        await self.telemetry.start()
         await self.host.start(self._laid_over)
         await self.host.publish()
         if self.receiver is not None:
             await self.receiver.start()
         works = [self._watch(), self._pulse.run(), self._tell_counts(), self._orders.run()]
-        if self._feed is not None:
-            works.append(self._feed.run())
-        if self._ledger is not None:
-            works.append(self._ledger.run())
+        if self.feed is not None:
+            works.append(self.feed.run())
+        if self.ledger is not None:
+            works.append(self.ledger.run())
         self._tasks = [asyncio.create_task(work) for work in works]
+
+    @property
+    def ready(self) -> bool:
+        """Its partitions are assigned and recovered."""
+        return self.host.ready.is_set()
+
+    @property
+    def live(self) -> bool:
+        """It makes progress on all that waits for it, as far as Kafka tells."""
+        return not (self.host.failed.done() or any(task.done() for task in self._tasks)) and self.watchdog.moving
+
+    @property
+    def mode(self) -> str:
+        """`observe` or `enforce`."""
+        return self.host.policy.policy.mode
 
     async def govern(self, config: Config) -> None:
         """Make the rules, budgets and mode of another configuration those in force, with what is laid over it still."""
@@ -116,8 +143,8 @@ class Worker:
         await self._orders.catch_up()
         policy = overlaid(self._file, self._policy_order).policy()
         self.host.adopt(policy)
-        if self._ledger is not None:
-            self._ledger.link.follow(policy)
+        if self.ledger is not None:
+            self.ledger.link.follow(policy)
 
     def _ordered(self, record: Any) -> None:
         """A record of the policy topic."""
@@ -133,23 +160,23 @@ class Worker:
     async def _govern(self) -> None:
         policy = overlaid(self._file, self._policy_order).policy()
         await self.host.govern(policy)
-        if self._ledger is not None:
-            await self._ledger.follow(policy)
+        if self.ledger is not None:
+            await self.ledger.follow(policy)
 
     async def stop(self) -> None:
         """Stop everything, within 10 s, whatever has started."""
         for task in self._tasks:
             task.cancel()
-        stops: list[Awaitable[None]] = [self.host.stop(), *self._tasks]
+        stops: list[Awaitable[None]] = [self.host.stop(), self.telemetry.stop(), *self._tasks]
         if self.receiver is not None:
             stops.append(self.receiver.stop(RECEIVER_GRACE_S))
         await asyncio.gather(*stops, return_exceptions=True)
         if self._tasks:
             self._tell_now()
-        if self._ledger is not None:
-            self._ledger.close()
-        if self._feed is not None:
-            await self._feed.close()
+        if self.ledger is not None:
+            self.ledger.close()
+        if self.feed is not None:
+            await self.feed.close()
 
     def _of_itself(self) -> dict[str, Any]:
         """What the read model is told of this worker."""
@@ -161,23 +188,23 @@ class Worker:
             "partitions": partitions,
             "policy_epoch": self.host.policy.epoch,
             "mode": self.host.policy.policy.mode,
-            "counts": self._found(),
-            "unknown_models": dict(Counter(dict(self._prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
+            "counts": self.counts(),
+            "unknown_models": dict(Counter(dict(self.prices.unknown_models)).most_common(MAX_UNKNOWN_MODELS)),
         }
 
-    def _found(self) -> dict[str, Any]:
-        ledger = self._ledger.counts() if self._ledger is not None else {}
+    def counts(self) -> dict[str, Any]:
+        ledger = self.ledger.counts() if self.ledger is not None else {}
         return {**self.host.counts(), **ledger}
 
     async def _compared(self, booked: Booked) -> tuple[Booked, Rows]:
         """Of the ledger's accounts, those of the partitions that are this worker's."""
-        assert self._ledger is not None
-        found = await looked_up((*self._ledger.link.named, *booked), self.host.accounts)
+        assert self.ledger is not None
+        found = await looked_up((*self.ledger.link.named, *booked), self.host.accounts)
         return {scope: booked.get(scope, {}) for scope in found}, [row for rows in found.values() for row in rows]
 
     async def _watch(self) -> None:
         try:
-            await self._watchdog.run()
+            await self.watchdog.run()
         except Exception as error:
             self.host.fail(error)
 
@@ -187,7 +214,7 @@ class Worker:
             self._tell_now()
 
     def _tell_now(self) -> None:
-        self._counts.tell(self._found())
+        self._counts.tell(self.counts())
 
     def _standing(self) -> Standing:
         host = self.host
@@ -210,7 +237,7 @@ class Counts:
         line = json.dumps({name: found for name, found in counts.items() if found}, separators=(",", ":"))
         if line != self._told:
             self._told = line
-            print(f"spanfuse worker counts {line}", file=sys.stderr, flush=True)
+            say(f"spanfuse worker counts {line}")
 
 
 async def serve(
@@ -288,4 +315,6 @@ def _tell(worker: Worker) -> None:
     )
     if receiver is not None:
         line += f" · OTLP/HTTP port {receiver.otlp.http_port} · OTLP/gRPC port {receiver.otlp.grpc_port}"
-    print(line, file=sys.stderr, flush=True)
+    if worker.telemetry.port:
+        line += f" · metrics port {worker.telemetry.port}"
+    say(line)

@@ -1,0 +1,61 @@
+"""What the embedded host says of itself at a look."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+from spanfuse_processor.hosts import observed
+from spanfuse_processor.hosts.ledger_watch import looked_up
+from spanfuse_processor.telemetry.catalogue import (
+    COVERAGE,
+    MAX_SETS,
+    POLICY_EPOCH,
+    SESSIONS,
+    STATE_BYTES,
+    STATE_ENTRIES,
+    STREAMS,
+)
+from spanfuse_processor.telemetry.meters import Observed
+
+if TYPE_CHECKING:
+    from spanfuse_processor.hosts.embedded import EmbeddedHost
+    from spanfuse_processor.hosts.engine import Engine
+
+
+async def observe(host: EmbeddedHost) -> Observed:
+    """Counts, and what is at present."""
+    engine, now_ns = host.engine, time.time_ns()
+    work = engine.work
+    standing = work.board.decisions()
+    here = {"untold_decisions": work.board.untold, "dropped_streams": host.hub.dropped}
+    entries = work.store.entries()
+    share = engine.views.guards(now_ns)["share"]
+    return {
+        **observed.counted(work.counters.as_dict() | here),
+        **observed.unpriced(engine.prices.unknown_models),
+        **await asyncio.to_thread(observed.breakers, standing, now_ns),
+        **await _budgets(engine, now_ns),
+        **observed.ledger(host.ledger.link.comparison if host.ledger is not None else None),
+        **observed.told(host.outgoing),
+        STATE_ENTRIES: {
+            **{(kind,): n for kind, n in entries.items()},
+            ("live_sessions",): len(work.sessions),
+            ("live_scopes",): len(work.scopes),
+        },
+        STATE_BYTES: {("storage",): work.store.size_bytes()},
+        SESSIONS: {(): entries["session"]},
+        STREAMS: {(): len(host.hub)},
+        POLICY_EPOCH: {(): host.policy.epoch},
+        COVERAGE: {(): share} if share is not None else {},
+    }
+
+
+async def _budgets(engine: Engine, now_ns: int) -> Observed:
+    kinds, named = observed.budgeted(engine.work.stage.policy)
+    if not kinds:
+        return {}
+    scopes = [*named, *engine.work.scopes.latest(kinds, MAX_SETS)]
+    found = await looked_up(scopes, lambda scope: engine.views.accounts(scope, now_ns))
+    return observed.budgets([row for rows in found.values() for row in rows])
