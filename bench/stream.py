@@ -129,7 +129,7 @@ async def _naive(brokers: str, found: list[Call]) -> float:
 async def _throughput(brokers: str, worker: WorkerProcess) -> tuple[float, int, float]:
     """Calls a second up to the kill; calls that the final states have too few or too many; seconds to recover."""
     worker.start()
-    async with _Commits(brokers) as commits:
+    async with Commits(brokers) as commits:
         marks: list[tuple[float, int]] = []
         while not marks or marks[-1][1] < COUNT * 0.7 // PACKED:
             done = await commits.total()
@@ -148,13 +148,13 @@ async def _throughput(brokers: str, worker: WorkerProcess) -> tuple[float, int, 
     return (last - first) * PACKED / (end - start), wrong, recovered_s
 
 
-class _Commits:
+class Commits:
     """Messages of `spanfuse.calls` that the workers have committed: their effects and states are durable."""
 
     def __init__(self, brokers: str) -> None:
         self._admin = AIOKafkaAdminClient(bootstrap_servers=brokers)
 
-    async def __aenter__(self) -> _Commits:
+    async def __aenter__(self) -> Commits:
         await self._admin.start()
         return self
 

@@ -199,7 +199,7 @@ def test_a_nudge_refuses_nothing() -> None:
 
 def _traces() -> Path | None:
     """Recorded traces beside the checkout, or where the environment says."""
-    found = Path(os.environ.get("SPANFUSE_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
+    found = Path(os.environ.get("SPANFUSE_TRACES", Path(__file__).parents[4] / "shared" / "traces"))
     return found if found.is_dir() else None
 
 

@@ -12,7 +12,7 @@ import pytest
 from spanfuse_schemas import Policy
 from tests.support.replays import replay_files
 
-TRACES = Path(os.environ.get("SPANFUSE_TRACES", Path(__file__).parents[3] / "shared" / "traces"))
+TRACES = Path(os.environ.get("SPANFUSE_TRACES", Path(__file__).parents[4] / "shared" / "traces"))
 recorded = pytest.mark.skipif(not TRACES.is_dir(), reason="no recorded traces here")
 
 
