@@ -25,6 +25,7 @@ from spanfuse_processor.cli.sessions import sessions
 from spanfuse_processor.cli.show import demo
 from spanfuse_processor.cli.status import status
 from spanfuse_processor.cli.tail import tail
+from spanfuse_processor.cli.tune import tune
 
 
 @click.group(cls=SpanfuseGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -65,6 +66,7 @@ for command in (
     doctor,
     record,
     replay,
+    tune,
     completion,
 ):
     cli.add_command(command)

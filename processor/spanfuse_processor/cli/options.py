@@ -97,6 +97,13 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+def write_json(path: Path, value: Any) -> None:
+    """A JSON document for people and programs as a file."""
+    with path.open("w", encoding="utf-8") as file:
+        json.dump(value, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
 def printable(text: str) -> str:
     """A text of others for a terminal: what is no printable character, such as a line break, is shown as its escape."""
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

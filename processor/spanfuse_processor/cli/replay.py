@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from spanfuse_processor.cli.group import Problem
-from spanfuse_processor.cli.options import format_option, print_json
+from spanfuse_processor.cli.options import format_option, print_json, write_json
 from spanfuse_processor.cli.source_options import processes_option, reads
 
 if TYPE_CHECKING:
@@ -35,6 +35,13 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the whole report there, JSON.",
 )
+@click.option(
+    "--html",
+    "html_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a report for people there, one file.",
+)
 @format_option
 def replay(
     source: Source,
@@ -42,6 +49,7 @@ def replay(
     compare_path: Path | None,
     processes: int | None,
     report_path: Path | None,
+    html_path: Path | None,
     output: str,
 ) -> None:
     """Try the rules on recorded traffic, without side effects.
@@ -66,12 +74,12 @@ def replay(
     from spanfuse_processor.hosts.replay.diff import diff
 
     configs = [load_config(path) for path in ((config_path,) if compare_path is None else (config_path, compare_path))]
-    if report_path is not None:
-        report_path.touch()  # fail now rather than after an hour
-    counted, *compared = _replayed(source, configs, processes)
+    for path in filter(None, (report_path, html_path)):
+        path.touch()  # fail now rather than after an hour
+    counted, *compared = _replayed(source, configs, processes, html_path)
     report = counted.to_dict() | ({"diff": diff(compared[0], counted)} if compared else {})
     if report_path is not None:
-        _write(report_path, report)
+        write_json(report_path, report)
     if output == "json":
         print_json(report)
     else:
@@ -82,7 +90,7 @@ def replay(
         raise Problem("nothing could be read")
 
 
-def _replayed(source: Source, configs: list[Config], processes: int | None) -> list[Report]:
+def _replayed(source: Source, configs: list[Config], processes: int | None, html: Path | None) -> list[Report]:
     """A report for each configuration; those that read spans alike are replayed together."""
     from spanfuse_processor.cli.progress import bars
     from spanfuse_processor.hosts.replay import cores, replay_calls, spools_of
@@ -95,12 +103,8 @@ def _replayed(source: Source, configs: list[Config], processes: int | None) -> l
             policies = [configs[at].policy() for at in mine]
             found = replay_calls(spool, policies, processes=processes or cores(), progress=progress)
             reports.update(zip(mine, found, strict=True))
+        if html is not None:
+            from spanfuse_processor.report.files import write_replay
+
+            write_replay(html, spools[0], reports[0], reports.get(1))
     return [reports[at] for at in range(len(configs))]
-
-
-def _write(path: Path, report: dict[str, Any]) -> None:
-    import json
-
-    with path.open("w", encoding="utf-8") as file:
-        json.dump(report, file, ensure_ascii=False, indent=1)
-        file.write("\n")
