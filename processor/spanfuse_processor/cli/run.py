@@ -33,12 +33,14 @@ def up(config_path: Path | None) -> None:
     from spanfuse_processor.config import load_config
     from spanfuse_processor.exporters.hub import make_room
     from spanfuse_processor.hosts.embedded import run_embedded
+    from spanfuse_processor.telemetry import logs
 
     config = load_config(config_path)
+    logs.set_up(config.service.telemetry.logs)
     make_room()
 
     def ready(host: EmbeddedHost) -> None:
-        click.echo(f"spanfuse is up ({config.service.mode}): {' · '.join(_addresses(config, host))}", err=True)
+        logs.say(f"spanfuse is up ({config.service.mode}): {' · '.join(_addresses(config, host))}")
 
     loops: Callable[[], asyncio.AbstractEventLoop] | None = None
     with suppress(ImportError):  # where there is no uvloop, asyncio's own loop serves too
@@ -79,12 +81,14 @@ def api(config_path: Path) -> None:
     from spanfuse_processor.config import load_config
     from spanfuse_processor.exporters.hub import make_room
     from spanfuse_processor.hosts.api import ApiHost, serve_api
+    from spanfuse_processor.telemetry import logs
 
     config = load_config(config_path)
+    logs.set_up(config.service.telemetry.logs)
     make_room()
 
     def ready(host: ApiHost) -> None:
-        click.echo(f"spanfuse api is up: http://{_host(config.extensions.api.endpoint)}:{host.port}", err=True)
+        logs.say(f"spanfuse api is up: http://{_host(config.extensions.api.endpoint)}:{host.port}")
 
     asyncio.run(serve_api(config, ready))
 
@@ -104,5 +108,8 @@ def worker(config_path: Path) -> None:
     """
     from spanfuse_processor.config import load_config
     from spanfuse_processor.hosts.stream import run_worker
+    from spanfuse_processor.telemetry import logs
 
-    run_worker(load_config(config_path), path=config_path)
+    config = load_config(config_path)
+    logs.set_up(config.service.telemetry.logs)
+    run_worker(config, path=config_path)

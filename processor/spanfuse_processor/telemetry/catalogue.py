@@ -133,7 +133,10 @@ DEAD_LETTERS: Final = _counter(
     "topics that nobody of ours wrote", "reason", values=("undecodable", "unreadable", "unapplicable", "foreign"),
 )  # fmt: skip
 UNPRICED: Final = _counter(
-    "unpriced_calls", "{call}", "calls of models without a known price, which cost the fallback price", "model"
+    "unpriced_calls",
+    "{call}",
+    "calls of models without a known price, which cost the fallback price; with its provider, as `pricing.models` takes it",
+    "model",
 )
 ALERTS: Final = _counter("alerts", "{alert}", "alerts that began to fire", "rule", "severity", hosts=_LOOKING)
 DELIVERIES: Final = _counter(

@@ -84,7 +84,7 @@ class Meters:
     def _observations(self, instrument: Instrument, _: CallbackOptions) -> Iterable[Observation]:
         names = instrument.attributes
         for values, value in self._seen.get(instrument.name, {}).items():
-            yield Observation(value, dict(zip(names, map(label, values), strict=True)))
+            yield Observation(float(value), dict(zip(names, map(label, values), strict=True)))
 
     def _gathered(self, measured: Mapping[str, Mapping[Attributes, Series]]) -> MetricsData:
         data = self._reader.get_metrics_data() or MetricsData(resource_metrics=[])
