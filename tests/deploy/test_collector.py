@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +16,22 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from deploy.collector.generator import content
 from spanfuse.emission.report_record import EVENT, PREFIX
 from spanfuse_processor.otlp.decode import decode
-from spanfuse_processor.otlp.logs import CONTENT
+from spanfuse_processor.otlp.logs import CONTENT, content_name
+from spanfuse_processor.otlp.reports import is_report
+from spanfuse_processor.otlp.span import LogRecord, Span
 from spanfuse_schemas.topics import OTLP_LOGS, OTLP_SPANS
+from tests.client.test_otel import agent
+from tests.integration.test_client_kafka import create as create_topic
 from tests.otlp import test_logs
-from tests.otlp.fixtures import chat, protobuf_bytes
+from tests.otlp.fixtures import TRACE, chat, protobuf_bytes, span_id
 from tests.services import otelcol
 from tests.services.kafka_jars import MissingTool
+from tests.services.kafka_secure import SecureKafka
 from tests.services.kafka_service import KafkaService
+from tests.services.otelcol import Collector
+from tests.services.process import wait_until
 from tests.support.collected import Behind, behind, worker
+from tests.support.stream import read_topic
 
 pytestmark = [pytest.mark.deploy, pytest.mark.timeout(300)]
 
@@ -69,6 +80,12 @@ def test_a_collector_accepts_each_file_and_what_is_laid_over_it(
     assert (told.returncode, told.stderr) == (0, "")
 
 
+def made_by(session: str, number: int = 1, **more: Any) -> Span:
+    """A model call of a session, in a trace of its own: the topics are shared by all these tests."""
+    own = {"session.id": session, **more.pop("attributes", {})}
+    return chat(id=number, trace=hashlib.md5(f"{session}-{number}".encode()).hexdigest(), attributes=own, **more)
+
+
 def reading(session: str, file: str = "a.txt", calls: int = 8) -> dict[str, Any]:
     """An agent that reads the same file for ever: the plan of `tests.support.wire_agent`."""
     asked = {"role": "user", "parts": [{"type": "text", "content": f"What is in {file}?"}]}
@@ -101,10 +118,7 @@ def secret_spans() -> bytes:
     """A model call for each place in which some dialect, or nobody, keeps content."""
     whole, beginnings = content()
     keys = [*whole, *(f"{prefix}0.message.content" for prefix in beginnings), "my.own.attribute", "error.message"]
-    spans = [
-        chat(id=n, trace=f"{n:032x}", attributes={"session.id": "secretive", key: SECRET})
-        for n, key in enumerate(keys, 1)
-    ]
+    spans = [made_by("secretive", n, attributes={key: SECRET}) for n, key in enumerate(keys, 1)]
     request = ExportTraceServiceRequest.FromString(protobuf_bytes(*spans))
     (group,) = request.resource_spans
     group.resource.attributes.add(key="process.command_args").value.string_value = SECRET
@@ -143,3 +157,155 @@ def test_no_content_is_on_any_topic_where_it_is_left_out_and_a_loop_is_stopped_b
     assert (fleet.post("/v1/traces", spans), fleet.post("/v1/logs", logs)) == (200, 200)
     fleet.calls("secretive")
     assert fleet.holding([SECRET]).keys() == {OTLP_SPANS, OTLP_LOGS}
+
+
+def test_a_process_sends_more_than_a_message_takes_in_one_batch_and_each_call_counts(fleet: Behind) -> None:
+    """One trace of 24 MB, compressed on its way: it goes in several messages of one partition."""
+    before = fleet.gateway.metric("otelcol_exporter_sent_spans_total", exporter="kafka")
+    code = f"""
+        import os
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http import Compression
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        provider = TracerProvider()
+        exporter = OTLPSpanExporter("{fleet.otlp}/v1/traces", compression=Compression.Gzip, timeout=60)
+        provider.add_span_processor(BatchSpanProcessor(exporter, max_export_batch_size=300, schedule_delay_millis=60000))
+        tracer = provider.get_tracer("agent")
+        with tracer.start_as_current_span("run"):
+            for number in range(299):
+                attributes = {{"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o", "session.id": "large"}}
+                messages = '[{{"role": "user", "content": "%d %s"}}]' % (number, os.urandom(40000).hex())
+                attributes["gen_ai.input.messages"] = messages
+                tracer.start_span("chat gpt-4o", attributes=attributes, kind=trace.SpanKind.CLIENT).end()
+        provider.shutdown()
+    """
+    run = agent(code)
+    assert (run.returncode, run.stderr) == (0, "")
+    fleet.passed(round(before) + 300)
+    calls = fleet.calls("large")
+    assert (len(calls), {call.content for call in calls}) == (299, {"content"})
+    sizes = [size for size in fleet.sizes(OTLP_SPANS) if size > 2_000_000]
+    assert len(sizes) >= 2
+    assert sum(sizes) > 20_000_000
+    assert max(sizes) <= 13_000_000
+    assert len(fleet.partitions(OTLP_SPANS, {calls[0].trace_id})) == 1
+
+
+def test_content_that_is_too_long_is_cut_and_the_call_counts(fleet: Behind) -> None:
+    before = fleet.gateway.metric("otelcol_exporter_sent_spans_total", exporter="kafka")
+    long = made_by("long", input=[{"role": "user", "content": "x" * 6_000_000}])
+    assert fleet.post("/v1/traces", protobuf_bytes(long)) == 200
+    fleet.passed(round(before) + 1)
+    (call,) = fleet.calls("long")
+    assert (call.tokens.input, call.input) == (100, ":4000000")
+
+
+def test_a_span_that_no_message_takes_is_left_out_and_its_loss_shows(fleet: Behind) -> None:
+    """Many long values together: accepted and sent spans differ, the Collector says so, and the next span passes."""
+    before = {
+        name: fleet.agent.metric(f"otelcol_{name}_spans_total") for name in ("receiver_accepted", "exporter_sent")
+    }
+    parts = {f"part.{number}": "x" * 3_900_000 for number in range(4)}
+    huge = made_by("huge", attributes=parts)
+    assert fleet.post("/v1/traces", protobuf_bytes(huge)) == 200
+    wait_until(lambda: "dropping items: 1" in fleet.agent.output, "the span is left out")
+    assert fleet.post("/v1/traces", protobuf_bytes(made_by("huge", 2))) == 200
+    wait_until(
+        lambda: fleet.agent.metric("otelcol_exporter_sent_spans_total") == before["exporter_sent"] + 1,
+        "the next one passes",
+    )
+    assert fleet.agent.metric("otelcol_receiver_accepted_spans_total") == before["receiver_accepted"] + 2
+    wait_until(lambda: [call.span_id for call in fleet.calls("huge")] == [f"{2:016x}"], "it is counted")
+
+
+FORMS = [
+    LogRecord(TRACE, span_id(1), "gen_ai.choice", attributes={"content": "x"}),
+    LogRecord(TRACE, span_id(1), attributes={"event.name": "gen_ai.choice", "content": "x"}),
+    LogRecord(TRACE, span_id(1), attributes={"event_name": "gen_ai.choice", "content": "x"}),
+    LogRecord(TRACE, span_id(1), body="gen_ai.choice", attributes={"content": "x"}),
+    LogRecord(TRACE, span_id(1), body={"event.name": "gen_ai.choice", "content": "x"}),
+    LogRecord(TRACE, span_id(1), body={"event_name": "gen_ai.choice", "content": "x"}),
+    LogRecord(
+        TRACE, span_id(1), body="claude_code.api_request", attributes={"event.name": "api_request", "cost_usd": 1}
+    ),
+    LogRecord("", "", EVENT, attributes={f"{PREFIX}source": "s"}),
+    LogRecord("", "", attributes={"event.name": EVENT, f"{PREFIX}source": "s"}),
+    *(LogRecord(TRACE, span_id(1), name, attributes={"content": "x"}) for name in sorted(CONTENT)),
+]
+"""All in which content, figures and reports come."""
+OTHERS = [
+    LogRecord(TRACE, span_id(1), "http.request", body="GET /"),
+    LogRecord(TRACE, span_id(1), body="the model said gen_ai.choice"),
+    LogRecord(TRACE, span_id(1), body={"message": "gen_ai.choice"}, attributes={"event.name": "user_prompt"}),
+    LogRecord("", "", body='{"level": "info"}'),
+]
+
+
+def test_records_that_workers_read_pass_and_other_logs_do_not(fleet: Behind) -> None:
+    marked = [
+        replace(record, attributes={**record.attributes, "form": n}) for n, record in enumerate([*FORMS, *OTHERS])
+    ]
+    assert fleet.post("/v1/logs", test_logs.protobuf_bytes(*marked)) == 200
+    expected = {*range(len(FORMS))}
+    assert all(content_name(record) or is_report(record) for record in FORMS[: -len(CONTENT)])
+    wait_until(lambda: expected <= fleet.forms(), "they are on the topic")
+    assert fleet.forms() == expected
+
+
+def test_nothing_is_lost_while_kafka_is_away(fleet: Behind, kafka: KafkaService) -> None:
+    """Spans wait in the gateway's queue, are sent once Kafka is back, and each call counts once."""
+    if not kafka.managed:
+        pytest.skip("the broker of SPANFUSE_TEST_KAFKA is not ours to kill")
+    before = fleet.gateway.metric("otelcol_exporter_sent_spans_total", exporter="kafka")
+    kafka.kill()
+    try:
+        for number in range(1, 41):
+            found = made_by("waiting", number)
+            assert fleet.post("/v1/traces", protobuf_bytes(found)) == 200
+        wait_until(lambda: fleet.gateway.metric("otelcol_exporter_queue_size", data_type="traces") > 0, "they wait")
+    finally:
+        kafka.start()
+    fleet.passed(round(before) + 40, 90)
+    assert len(fleet.calls("waiting")) == 40
+
+
+def test_what_waits_outlives_the_process_where_the_queue_is_on_disk(
+    fleet: Behind, kafka: KafkaService, tmp_path: Path
+) -> None:
+    """Kafka is away, and the gateway is killed: a new one sends what the first has taken."""
+    if not kafka.managed:
+        pytest.skip("the broker of SPANFUSE_TEST_KAFKA is not ours to kill")
+    with behind(tmp_path, fleet.brokers, over_gateway=["durable.yaml"]) as durable:
+        kafka.kill()
+        try:
+            for number in range(1, 21):
+                found = made_by("durable", number)
+                assert durable.post("/v1/traces", protobuf_bytes(found), durable.gateway) == 200
+            durable.gateway.process.kill()
+        finally:
+            kafka.start()
+        durable.gateway.start()
+        durable.passed(20, 90)
+        assert len(durable.calls("durable")) == 20
+
+
+def test_a_gateway_speaks_to_a_broker_with_passwords_over_tls(secure_kafka: SecureKafka, tmp_path: Path) -> None:
+    """Names and the certificate of the authority come from variables."""
+    settings = secure_kafka.client_settings()
+    create_topic(secure_kafka.brokers, OTLP_SPANS, **settings)
+    variables = {
+        "KAFKA_BROKERS": secure_kafka.brokers,
+        "KAFKA_USER": secure_kafka.user,
+        "KAFKA_PASSWORD": secure_kafka.password,
+        "KAFKA_CA_FILE": secure_kafka.cafile,
+    }
+    gateway = Collector(tmp_path, ["gateway.yaml", "kafka-sasl.yaml"], variables).start()
+    try:
+        Behind(secure_kafka.brokers, gateway, gateway).post("/v1/traces", protobuf_bytes(chat()))
+        wait_until(lambda: gateway.metric("otelcol_exporter_sent_spans_total") == 1, "it is sent")
+    finally:
+        gateway.process.stop()
+    (record,) = asyncio.run(read_topic(secure_kafka.brokers, OTLP_SPANS, **settings))
+    assert [span.span_id for span in decode(record.value, "protobuf")] == [span_id(1)]

@@ -85,6 +85,16 @@ class Behind:
         found = ((item.trace_id, r.partition) for r in records for item in read(r.value, sniff(r.value)))
         return {(trace, partition) for trace, partition in found if trace in wanted}
 
+    def sizes(self, topic: str) -> list[int]:
+        """Of the messages of a topic, bytes."""
+        return [len(record.value) for record in asyncio.run(read_topic(self.brokers, topic))]
+
+    def forms(self) -> set[int]:
+        """What stands in the attribute `form` of the log records that came."""
+        records = asyncio.run(read_topic(self.brokers, OTLP_LOGS))
+        found = [record for r in records for record in decode_logs(r.value, sniff(r.value))]
+        return {int(record.attributes["form"]) for record in found if "form" in record.attributes}
+
     def holding(self, texts: Iterable[str]) -> Counter[str]:
         """Topic → messages that have one of these texts in their bytes, wherever."""
         return asyncio.run(_holding(self.brokers, [text.encode() for text in texts]))
