@@ -19,6 +19,10 @@ PAGES = sorted(
     for page in ROOT.glob(pattern)
     if page != ROOT / "docs" / "cli.md"  # made from the commands
 )
+_BEGINS = re.compile(
+    r"(?:^|[|;&(]|\$ | -- |\b(?:do|exec|run) (?:-\S+ )*(?:\S+ )?)\s*(?:\w+=\S* )*(?:\S*/)?spanfuse (?=[a-z-])"
+)
+"""Where a command begins; elsewhere `spanfuse` is a word of another command."""
 _ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "2>", "<", ")", "#"}
 
 
@@ -27,7 +31,7 @@ def commands(text: str) -> Iterator[list[str]]:
     blocks = re.findall(r"^ *```(?:sh|bash|console)\n(.*?)^ *```$", text, re.M | re.S)
     inline = re.findall(r"(?<!`)`(spanfuse [^`\n]+)`(?!`)", text)
     for line in [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + inline:
-        for start in re.finditer(r"(?:^|[\s|;(&])(?:\$ )?(?:\S*/)?spanfuse (?=[a-z-])", line.split(" #")[0]):
+        for start in _BEGINS.finditer(line.split(" #")[0]):
             words = list(_words(line[start.end() :]))
             if words and not any("…" in word or "..." in word for word in words):
                 yield words
