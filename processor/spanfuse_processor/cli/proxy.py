@@ -90,6 +90,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="How long a provider may be silent.",
 )
+@click.option(
+    "--metrics",
+    metavar="HOST:PORT",
+    envvar="SPANFUSE_PROXY_METRICS",
+    show_envvar=True,
+    help="Serve /metrics for Prometheus there, and /healthz and /readyz. It asks for no token. Default: nowhere.",
+)
 def proxy(otlp_url: str | None, token: str | None, **options: Any) -> None:
     """Guard agents that cannot be changed: a reverse proxy for OpenAI's and Anthropic's APIs.
 

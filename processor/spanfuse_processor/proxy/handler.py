@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import aiohttp
 import orjson
@@ -26,6 +27,9 @@ from spanfuse_processor.proxy.routes import Provider, Route, route
 from spanfuse_processor.proxy.upstream import Upstream
 from spanfuse_processor.proxy.whose import Whose
 from spanfuse_processor.proxy.wire import Client, ClientGone
+
+if TYPE_CHECKING:
+    from spanfuse_processor.proxy.measured import Measured
 
 MAX_UNDER_WAY: Final = 4096
 """Requests at one time; more are refused with 503, by which clients come again."""
@@ -64,14 +68,17 @@ class Proxy:
         self._earlier = Earlier()
         self._room = Room()
         self._room.limit = ROOM_BYTES
-        self._under_way = 0
+        self.under_way = 0
+        """Requests that are being answered."""
+        self.measured: Measured | None = None
+        """Measures it; none: nothing does."""
         self.ready = False
         """Whether it wants requests: it has started, and does not stop."""
         self.counts: Counter[str] = Counter()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        client = Client(scope, receive, send)
-        self._under_way += 1
+        client, began_s = Client(scope, receive, send), time.perf_counter()
+        self.under_way += 1
         try:
             await self._serve(client)
         except ClientGone:
@@ -82,7 +89,9 @@ class Proxy:
             self.counts["clients_gone"] += 1
         finally:
             client.unwatch()
-            self._under_way -= 1
+            self.under_way -= 1
+            if self.measured is not None:
+                self.measured.answered(client, began_s)
 
     async def _serve(self, client: Client) -> None:
         try:
@@ -100,11 +109,12 @@ class Proxy:
         if client.path in ("/healthz", "/readyz"):
             await self._health(client)
             return
-        if self._under_way > MAX_UNDER_WAY:
+        if self.under_way > MAX_UNDER_WAY:
             raise _busy("too many requests under way")
         found = route(client.method, client.path, client.query, client.headers)
         if found is None:
             raise refused(404, "not_found", "There is nothing here: paths are /v1/…, /openai/v1/… and /anthropic/v1/….")
+        client.provider = found.provider
         key = self._admitted(client)
         self.counts["requests"] += 1
         if found.kind is None:
@@ -131,7 +141,7 @@ class Proxy:
         known = {
             "ready": self.ready,
             "guard": self._guard.state,
-            "under_way": self._under_way - 1,
+            "under_way": self.under_way - 1,
             "counts": self.counts,
         }
         body = orjson.dumps({"status": "ok"} if client.path == "/healthz" else known)

@@ -6,7 +6,7 @@ import asyncio
 import signal
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from spanfuse import Guard
@@ -16,6 +16,9 @@ from spanfuse_processor.proxy.routes import Provider
 from spanfuse_processor.proxy.settings import ProxySettings
 from spanfuse_processor.proxy.upstream import Upstream
 from spanfuse_processor.serving import HttpServer
+
+if TYPE_CHECKING:
+    from spanfuse_processor.proxy.measured import Measured
 
 READY_S: Final = 5.0
 """How long the start waits for the present decisions, seconds; then requests are taken all the same."""
@@ -51,17 +54,29 @@ class ProxyServer:
             max_body_bytes=settings.max_body_bytes,
             **({"join": _joiner()} if settings.otlp_url is not None else {}),
         )
+        self._measured: Measured | None = None
+        if settings.metrics is not None:
+            from spanfuse_processor.proxy.measured import Measured
+
+            self._measured = self.app.measured = Measured(self.app, settings.mode or "", settings.metrics)
         options = {"timeout_keep_alive": KEEP_ALIVE_S, "date_header": False, "proxy_headers": False}
         self._server = HttpServer("the proxy", self.app, *settings.address, options)
         self.port = 0
         """Port once started."""
 
+    @property
+    def metrics_port(self) -> int:
+        """Port of `/metrics` once started; 0: it is not served."""
+        return self._measured.telemetry.port if self._measured is not None else 0
+
     async def start(self) -> None:
         """Learn the present decisions, and listen.
 
         Raises:
-            SpanfuseError: the address cannot be bound.
+            SpanfuseError: an address cannot be bound.
         """
+        if self._measured is not None:
+            await self._measured.telemetry.start()
         await asyncio.to_thread(self._guard.wait_ready, READY_S)
         for upstream in self._upstreams.values():
             await upstream.open()
@@ -74,6 +89,8 @@ class ProxyServer:
         await self._server.stop(GRACE_S)
         for upstream in self._upstreams.values():
             await upstream.close()
+        if self._measured is not None:
+            await self._measured.telemetry.stop()
         await asyncio.to_thread(self._guard.close)
 
 

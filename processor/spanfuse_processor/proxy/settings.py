@@ -51,11 +51,15 @@ class ProxySettings:
     """Largest request to a model, bytes."""
     otlp_url: str | None = None
     """Where spans of the model calls go, OTLP/HTTP. Default: none are made, the agents make their own."""
+    metrics: str | None = None
+    """Address to serve `/metrics`, `/healthz` and `/readyz` on, HOST:PORT; port 0 takes a free one. Default: nowhere."""
     address: tuple[str, int] = field(init=False)
     """Host and port."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "address", _address(self.listen))
+        if self.metrics is not None:
+            _address(self.metrics)
         for url in (self.openai_url, self.anthropic_url):
             if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
                 raise ConfigError([f"{url!r} is no address of an API: http(s)://host[:port][/path]"])

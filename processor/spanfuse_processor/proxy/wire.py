@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
@@ -35,6 +36,9 @@ class Client:
         gone: it has closed the connection before its answer was complete.
         failure: what was raised while its body was read.
         begun: its answer has begun.
+        begun_s: when, by `time.perf_counter`.
+        status: HTTP status of its answer; 0: it has not begun.
+        provider: whom it is for; empty: not known, or nobody.
         headers: by name, in small letters; of several with one name, joined by commas.
         given: headers as they came.
     """
@@ -51,6 +55,7 @@ class Client:
         self.failure: Refusal | ClientGone | None = None
         self.gone = False
         self.begun = False
+        self.begun_s, self.status, self.provider = 0.0, 0, ""
         self.given: Headers = list(scope["headers"])
         self.headers: dict[str, str] = {}
         for name, value in self.given:
@@ -141,7 +146,7 @@ class Client:
 
     async def begin(self, status: int, headers: Headers) -> None:
         """Send status and headers."""
-        self.begun = True
+        self.begun, self.status, self.begun_s = True, status, time.perf_counter()
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def piece(self, data: bytes) -> None:
