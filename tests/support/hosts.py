@@ -136,3 +136,11 @@ def stream(folder: Path, config: dict[str, Any], brokers: str, **kafka: Any) -> 
     assert created.returncode == 0, created.stderr
     with _running([*SPANFUSE, "worker", "--config", str(path)], "worker is up") as (process, lines):
         yield Deployment("stream", f"http://127.0.0.1:{http}", f"kafka://{brokers}", path, process, "", lines)
+
+
+@contextmanager
+def api(folder: Path, config: dict[str, Any], brokers: str) -> Iterator[str]:
+    """`spanfuse api` beside the workers of a broker; its base URL."""
+    path = _written(folder, config, receivers={"kafka": {"brokers": brokers, "partitions": 4}})
+    with _running([*SPANFUSE, "api", "--config", str(path)], "api is up") as (_, lines):
+        yield next(found.group(1) for line in lines if (found := re.search(r"api is up: (\S+)", line)))

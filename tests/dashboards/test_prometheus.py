@@ -1,0 +1,158 @@
+"""A real Prometheus looks at both deployments under load: each expression of each dashboard and rule comes to something."""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from spanfuse_processor.telemetry.catalogue import CATALOGUE, FORBIDDEN
+from tests.services.kafka_service import KafkaService
+from tests.services.process import wait_until
+from tests.services.prometheus import Prometheus, write_yaml
+from tests.services.redis_server import RedisService
+from tests.support.observed import DEPLOY, Fleet, load, observed_fleet
+from tests.support.promql import Asked, of_dashboards, of_rules, substituted
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.usefixtures("tools")]
+
+WINDOW: Final = "10m"
+"""Of every rate: longer than the test, so that what was counted once stays counted."""
+EMPTY: Final = {
+    "alerts / SpanfuseApiErrors": "an API that works answers nothing with 5xx; promtool's cases have it fire"
+}
+"""Where nothing comes, and why that is right."""
+HOSTS: Final = {"spanfuse-embedded": "embedded", "spanfuse-worker": "worker", "spanfuse-api": "api"}
+"""Job → what runs there."""
+
+
+@pytest.fixture(scope="module")
+def fleet(
+    tools: None, kafka: KafkaService, redis_service: RedisService, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Fleet]:
+    """Both, after the load."""
+    with observed_fleet(tmp_path_factory.mktemp("observed"), kafka, redis_service) as found:
+        wait_until(lambda: len(found.prometheus.query("up == 1")) == 3, "all targets answer", 30)
+        load(found, kafka)
+        yield found
+
+
+def shown(expr: str) -> str:
+    """As a dashboard asks it, every window as long."""
+    return re.sub(r"\[\d+[smhd]\]", f"[{WINDOW}]", substituted(expr, WINDOW))
+
+
+def relaxed(expr: str) -> str:
+    """An alert's expression that says 0 where it would say nothing, over the time that there is."""
+    whole = re.sub(r"(?<![=!<>~])(>=|<=|==|!=|>|<)(?![=~])\s*", r"\1 bool ", _without_matchers(expr))
+    return re.sub(r"offset \d+[smhd]", "offset 2s", _with_matchers(whole, expr))
+
+
+def _without_matchers(expr: str) -> str:
+    return re.sub(r"\{[^}]*\}", "{}", expr)
+
+
+def _with_matchers(bare: str, expr: str) -> str:
+    matchers = iter(re.findall(r"\{[^}]*\}", expr))
+    return re.sub(r"\{\}", lambda _: next(matchers), bare)
+
+
+def missing(prometheus: Prometheus, asked: list[Asked]) -> list[str]:
+    """Where nothing comes, or no number."""
+    found = []
+    for where, expr in asked:
+        values = [float(series["value"][1]) for series in prometheus.query(expr)]
+        if where not in EMPTY and all(math.isnan(value) for value in values):
+            found.append(f"{where}: {expr}")
+    return found
+
+
+def come_to_something(prometheus: Prometheus, asked: list[Asked], timeout_s: float = 45) -> None:
+    """Wait until each does."""
+    end = time.monotonic() + timeout_s
+    while found := missing(prometheus, asked):
+        assert time.monotonic() < end, "\n".join(found)
+        time.sleep(0.5)
+
+
+def test_every_expression_of_every_dashboard_comes_to_something(fleet: Fleet) -> None:
+    """Everything chosen, as Grafana asks it."""
+    come_to_something(fleet.prometheus, [Asked(where, shown(expr)) for where, expr in of_dashboards()])
+
+
+def test_every_expression_of_every_rule_comes_to_something(fleet: Fleet) -> None:
+    """With its thresholds taken as questions, not as filters."""
+    come_to_something(fleet.prometheus, [Asked(where, relaxed(expr)) for where, expr in of_rules()])
+
+
+def test_what_happened_fires(fleet: Fleet) -> None:
+    """Dead letters and a model without a price, of both; agents were stopped; and no rule fails."""
+
+    def firing() -> set[tuple[str, str]]:
+        found = [series["metric"] for series in fleet.prometheus.query('ALERTS{alertstate="firing"}')]
+        return {(alert["alertname"], alert["job"]) for alert in found}
+
+    jobs = ("spanfuse-embedded", "spanfuse-worker")
+    wanted = {(name, job) for name in ("SpanfuseDeadLetters", "SpanfuseUnpricedModels") for job in jobs}
+    wait_until(lambda: firing() >= wanted, f"{wanted} fire", 30)
+    assert len(fleet.prometheus.query('sum by (job) (spanfuse_guards_total{kind="blocked"}) > 0')) == 2
+    rules = [rule for group in fleet.prometheus.get("rules")["groups"] for rule in group["rules"]]
+    assert [rule["name"] for rule in rules if rule["health"] == "err"] == []
+
+
+def test_each_host_tells_what_the_table_of_metrics_says_and_nothing_of_sessions(fleet: Fleet) -> None:
+    """So that an API beside workers repeats nothing that they count."""
+    told = {(s["metric"]["job"], s["metric"]["__name__"]) for s in fleet.prometheus.query('{job=~"spanfuse-.+"}')}
+    ours = {(job, name) for job, name in told if name.startswith("spanfuse_")}
+    assert {job for job, _ in ours} == set(HOSTS)
+    assert {(job, name) for job, name in ours if name not in told_by(HOSTS[job])} == set()
+    assert not FORBIDDEN & set(fleet.prometheus.get("labels"))
+
+
+def told_by(host: str) -> set[str]:
+    """Names of the metrics of one kind of host."""
+    parts = ("_bucket", "_sum", "_count")
+    found = {one for one in CATALOGUE if host in one.hosts}
+    return {one.prometheus + part for one in found for part in (parts if one.kind == "histogram" else ("",))}
+
+
+def test_pods_are_found_by_their_annotations(tmp_path: Path) -> None:
+    """kubernetes.yml, with pods as its service discovery would tell of them."""
+    config = yaml.safe_load((DEPLOY / "prometheus/kubernetes.yml").read_text(encoding="utf-8"))
+    (job,) = config["scrape_configs"]
+    del job["kubernetes_sd_configs"], job["authorization"], config["rule_files"]
+    job["file_sd_configs"] = [{"files": ["pods.yaml"]}]
+    worker = {
+        "__meta_kubernetes_namespace": "agents",
+        "__meta_kubernetes_pod_name": "spanfuse-worker-0",
+        "__meta_kubernetes_pod_ip": "127.0.0.1",
+        "__meta_kubernetes_pod_label_app_kubernetes_io_name": "spanfuse",
+        "__meta_kubernetes_pod_label_app_kubernetes_io_component": "worker",
+        "__meta_kubernetes_pod_annotation_prometheus_io_scrape": "true",
+        "__meta_kubernetes_pod_annotation_prometheus_io_port": "9",
+    }
+    other = worker | {"__meta_kubernetes_pod_label_app_kubernetes_io_name": "shop"}
+    unasked = worker | {"__meta_kubernetes_pod_annotation_prometheus_io_scrape": "false"}
+    pods = [{"targets": ["127.0.0.1:1"], "labels": labels} for labels in (worker, other, unasked)]
+    write_yaml(tmp_path / "pods.yaml", pods)
+    write_yaml(tmp_path / "prometheus.yml", config)
+    prometheus = Prometheus(tmp_path)
+    prometheus.start()
+    try:
+        wait_until(lambda: prometheus.get("targets")["activeTargets"], "a pod is found", 20)
+        (target,) = prometheus.get("targets")["activeTargets"]
+    finally:
+        prometheus.stop()
+    assert target["scrapeUrl"] == "http://127.0.0.1:9/metrics"
+    assert target["labels"] == {
+        "job": "spanfuse-worker",
+        "namespace": "agents",
+        "pod": "spanfuse-worker-0",
+        "instance": "spanfuse-worker-0",
+    }
