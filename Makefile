@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas kubernetes lock dashboards collector docs docs-serve clean
+.PHONY: help demo up test test-deploy test-integrations check format lint types imports bench bench-peers schemas kubernetes topics lock dashboards collector docs docs-serve clean
 
 PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do command -v $$p && break; done)
 BIN := .venv/bin
@@ -72,6 +72,9 @@ docs-serve: $(INSTALLED) ## the same on http://127.0.0.1:8000, anew with each ch
 kubernetes: $(INSTALLED) ## write deploy/kubernetes/ anew from the Helm chart
 	@$(BIN)/python -m tests.services.go_tools
 	$(BIN)/python -m tests.deploy.charts
+
+topics: $(INSTALLED) ## write deploy/kafka/topics.md anew from the tables of topics
+	$(BIN)/python -m deploy.kafka.generator
 
 lock: $(INSTALLED) ## choose the versions anew that the image installs
 	{ echo '# What the image installs, by version: `make lock` writes it anew from pyproject.toml.'; \
