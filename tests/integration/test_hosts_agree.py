@@ -18,7 +18,6 @@ import pytest
 
 from spanfuse_processor.config import Config
 from spanfuse_processor.hosts.reading import prices_of
-from tests.support.replays import replay_files
 from spanfuse_processor.otlp.decode import decode
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_schemas import POLICY_KEY, CallBatch, Decision, Detection
@@ -28,6 +27,7 @@ from tests.support.hosts import embedded
 from tests.support.late import late_run
 from tests.support.loops import in_loop
 from tests.support.recorded import START_NS, attribute, chat_span, hash_of, request
+from tests.support.replays import replay_files
 from tests.support.stream import OTLP_SPANS, Totals, WorkerProcess, expected, fresh_topics, send, settled, totals, until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -172,7 +172,7 @@ def test_replay_agrees_with_the_core(spans: list[bytes], core: Totals, tmp_path:
     path = tmp_path / "spans.jsonl"
     path.write_bytes(b"\n".join(spans))
     config = Config.model_validate(SETTINGS)
-    report = replay_files(config.policy(), [path], prices=prices_of(config.pricing)).to_dict()
+    report = replay_files(config.policy(), [path], config=config).to_dict()
     wanted = by_session([Detection.from_json(d) for d in core.detections.values()])
     found = {
         s["session"]: [

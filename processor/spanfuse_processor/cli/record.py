@@ -9,7 +9,7 @@ import click
 
 from spanfuse_processor.cli.group import Problem
 from spanfuse_processor.cli.options import format_option, print_json
-from spanfuse_processor.cli.source_options import reads
+from spanfuse_processor.cli.source_options import processes_option, reads
 
 if TYPE_CHECKING:
     from spanfuse_processor.hosts.replay import Source
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="A directory, for files of 256 MB before they are compressed; or one file, if it ends with .jsonl or .jsonl.gz.",
 )
+@processes_option
 @format_option
-def record(source: Source, config_path: Path | None, out: Path, output: str) -> None:
+def record(source: Source, config_path: Path | None, out: Path, processes: int | None, output: str) -> None:
     """Write a time range of a topic to files, without content.
 
     Spans become calls with fingerprints in place of texts, as they do in a worker with that --config; calls of `spanfuse.calls`
@@ -41,12 +42,13 @@ def record(source: Source, config_path: Path | None, out: Path, output: str) -> 
     """
     from spanfuse_processor.cli.progress import bars
     from spanfuse_processor.config import load_config
-    from spanfuse_processor.hosts.replay import TopicRange
+    from spanfuse_processor.hosts.replay import TopicRange, cores
     from spanfuse_processor.hosts.replay import record as write
 
     assert isinstance(source, TopicRange)
     with bars() as progress:
-        written = write(source, load_config(config_path), out, progress, name="+".join(source.topics))
+        name, hands = "+".join(source.topics), processes or cores()
+        written = write(source, load_config(config_path), out, progress, processes=hands, name=name)
     for problem in written.read.problems:
         click.echo(f"spanfuse: undecodable: {problem}", err=True)
     if output == "json":

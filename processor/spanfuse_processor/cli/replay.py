@@ -95,13 +95,14 @@ def _replayed(source: Source, configs: list[Config], processes: int | None, html
     from spanfuse_processor.cli.progress import bars
     from spanfuse_processor.hosts.replay import cores, replay_calls, spools_of
 
+    hands = processes or cores()
     with bars() as progress, ExitStack() as stack:
-        spools = [stack.enter_context(spool) for spool in spools_of(source, configs, progress)]
+        spools = [stack.enter_context(spool) for spool in spools_of(source, configs, progress, processes=hands)]
         reports: dict[int, Report] = {}
         for spool in dict.fromkeys(spools):
             mine = [at for at, one in enumerate(spools) if one is spool]
             policies = [configs[at].policy() for at in mine]
-            found = replay_calls(spool, policies, processes=processes or cores(), progress=progress)
+            found = replay_calls(spool, policies, processes=hands, progress=progress)
             reports.update(zip(mine, found, strict=True))
         if html is not None:
             from spanfuse_processor.report.files import write_replay

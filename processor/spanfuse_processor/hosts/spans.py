@@ -29,11 +29,11 @@ MAX_REPORTS: Final = 20_000
 _LOGS: Final = ".logs."
 _TRACES: Final = ".traces."
 _METRICS: Final = ".metrics."
-_LOGS_KEYS: Final = (b'"resourceLogs"', b'"resource_logs"')
+LOGS_KEYS: Final = (b'"resourceLogs"', b'"resource_logs"')
 _LOOK: Final = 4096
 """Bytes in which a JSON request says what it holds."""
 _METRICS_KEYS: Final = (b'"resourceMetrics"', b'"resource_metrics"')
-_SPANS_KEYS: Final = (b'"resourceSpans"', b'"resource_spans"')
+SPANS_KEYS: Final = (b'"resourceSpans"', b'"resource_spans"')
 
 
 @dataclass(slots=True)
@@ -161,7 +161,7 @@ def decoded(recorded: Recorded, *, logs: bool) -> tuple[list[Span], list[LogReco
     data, encoding = recorded.data or b"", recorded.encoding
     if _METRICS in recorded.where or (encoding == "json" and any(key in data[:_LOOK] for key in _METRICS_KEYS)):
         return [], []
-    if encoding == "json" and any(key in data for key in _LOGS_KEYS):
-        spans = decode(data, encoding) if any(key in data for key in _SPANS_KEYS) else []
+    if encoding == "json" and any(key in data for key in LOGS_KEYS):
+        spans = decode(data, encoding) if any(key in data for key in SPANS_KEYS) else []
         return spans, decode_logs(data, encoding)
     return ([], decode_logs(data, encoding)) if logs else (decode(data, encoding), [])

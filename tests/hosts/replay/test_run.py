@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -14,12 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from bench.core import calls
+from spanfuse_processor.config import Config
 from spanfuse_processor.errors import SpanfuseError
 from spanfuse_processor.hosts.replay import Files, Spool, calls_of, replay_calls
 from spanfuse_processor.hosts.replay.packed import lane_of
 from spanfuse_processor.hosts.replay.processes import Crew, Job
+from spanfuse_processor.hosts.replay.readers import Readers
+from spanfuse_processor.hosts.replay.shards import pieces
+from spanfuse_processor.hosts.replay.sources import Item, untold
+from spanfuse_processor.hosts.replay.spool import Read
 from spanfuse_schemas import CallBatch, Policy
 from tests.support.late import late_run
 from tests.support.recorded import attribute, chat_span, healthy, repeater, request, write_lines
@@ -77,6 +86,55 @@ def test_any_number_of_processes_comes_to_the_same_report(spool: Spool, monkeypa
     rules = [{s["rule"] for s in json.loads(report)["sessions"] if s["blocked_at"] is not None} for report in alone]
     assert "agent.breaker" in rules[1]
     assert "budget.user/steps" in rules[2] or "budget.global/usd" in rules[2]
+
+
+def test_any_number_of_processes_reads_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests of one trace and of many, as JSON and as protobuf, packed calls among them, and what cannot be read."""
+    monkeypatch.setattr("spanfuse_processor.hosts.replay.sources._LARGE", 0)
+    exported = traffic()
+    binary = ParseDict(as_protobuf_json(exported[-1]), ExportTraceServiceRequest()).SerializeToString()
+    (tmp_path / "c.pb").write_bytes(binary)
+    (tmp_path / "d.calls.jsonl").write_bytes(CallBatch(calls=tuple(calls(9))).to_json())
+    files = [
+        write_lines(tmp_path / "a.jsonl", [*exported[:60], "garbage"]),
+        write_lines(tmp_path / "b.jsonl", exported[60:]),
+    ]
+    source = Files((tmp_path / "d.calls.jsonl", *files, tmp_path / "c.pb", tmp_path / "d.calls.jsonl"))
+    found = []
+    for processes in (1, 2, 3):
+        with calls_of(source, processes=processes) as spool:
+            found.append((reports(spool), [lane.read_bytes() for lane in spool.lanes], spool.read))
+    assert found[1:] == [found[0]] * 2
+    assert found[0][2].problems[0].startswith("a.jsonl:61: ")
+    assert (found[0][2].requests, found[0][2].undecodable) == (len(exported) + 3, 1)
+
+
+def as_protobuf_json(request: dict[str, Any]) -> dict[str, Any]:
+    """Protobuf's JSON has bytes in base64, OTLP's in hex."""
+    found: dict[str, Any] = json.loads(json.dumps(request))
+    for span in found["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        for field in ("traceId", "spanId", "parentSpanId"):
+            if field in span:
+                span[field] = base64.b64encode(bytes.fromhex(span[field])).decode()
+    return found
+
+
+def test_a_reader_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spanfuse_processor.hosts.replay.readers._AT_ONCE", 1)
+    source = Files((write_lines(tmp_path / "r.jsonl", traffic()),))
+    items = list(source.items(Read(), untold))
+    with Readers(tmp_path, [Config()], 2) as readers:
+        for child in multiprocessing.active_children():
+            os.kill(child.pid or 0, signal.SIGKILL)
+        with pytest.raises(SpanfuseError, match="signal 9"):
+            _hand_on(readers, items)
+
+
+def _hand_on(readers: Readers, items: list[Item]) -> None:
+    for number, item in enumerate(items):
+        for piece in pieces(number, item):
+            readers.take(piece)
+    readers.end()
 
 
 def test_policies_replayed_together_do_not_know_of_one_another(spool: Spool) -> None:

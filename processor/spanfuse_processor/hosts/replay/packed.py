@@ -8,6 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import lru_cache
+from itertools import chain
 from typing import Final
 
 from pydantic import ValidationError
@@ -97,3 +98,12 @@ def pack(
         lane: CallBatch.made(calls=tuple(found), aliases=tuple(known), reports=tuple(told)).to_json()
         for lane, (found, known, told) in parts.items()
     }
+
+
+def joined(pieces: Iterable[bytes]) -> bytes:
+    """What came as one batch and was apart meanwhile, its calls in the order of their ends."""
+    batches = [unpack(data) for data in pieces]
+    calls = sorted(chain.from_iterable(b.calls for b in batches), key=lambda c: (c.end_ns, c.start_ns, c.span_id))
+    aliases = chain.from_iterable(batch.aliases for batch in batches)
+    reports = chain.from_iterable(batch.reports for batch in batches)
+    return CallBatch.made(calls=tuple(calls), aliases=tuple(aliases), reports=tuple(reports)).to_json()

@@ -1,10 +1,11 @@
-"""Several processes that work off a list of jobs. One that dies is an error; when the caller is interrupted, all end."""
+"""Processes beside this one. One that dies is an error; when the caller is interrupted, all end."""
 
 from __future__ import annotations
 
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -13,50 +14,114 @@ from spanfuse_processor.errors import SpanfuseError
 
 _END_S: Final = 5.0
 """How long a process that was killed may take to be gone, seconds."""
+_PRELOADED: Final = ["spanfuse_processor.hosts.replay.run", "spanfuse_processor.hosts.replay.readers"]
+
+Told = Callable[[int], None]
+
+
+class Hands:
+    """Processes with which one talks over a pipe each.
+
+    Args:
+        work: what each does, in a process that knows nothing else: gets its end of the pipe, and the arguments.
+    """
+
+    def __init__(self, processes: int, work: Callable[..., None], *arguments: Any) -> None:
+        self._size, self._work, self._arguments = processes, work, arguments
+        self.pipes: list[Connection] = []
+        self._processes: list[Any] = []
+
+    def start(self) -> None:
+        """Start them."""
+        if not self._size:
+            return
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(_PRELOADED)
+        for _ in range(self._size):
+            mine, theirs = context.Pipe()
+            self.pipes.append(mine)
+            process = context.Process(target=self._work, args=(theirs, *self._arguments), daemon=True)
+            self._processes.append(process)
+            process.start()
+            theirs.close()
+
+    def kill(self) -> None:
+        """End them, whatever they do."""
+        for pipe, process in zip(self.pipes, self._processes, strict=True):
+            pipe.close()
+            process.kill()
+        for process in self._processes:
+            process.join(_END_S)
+
+    def send(self, which: int, what: Any) -> None:
+        """Tell one of them something.
+
+        Raises:
+            SpanfuseError: it has ended.
+        """
+        try:
+            self.pipes[which].send(what)
+        except ConnectionError:
+            self.receive(which)  # it may have said why
+            raise
+
+    def receive(self, which: int) -> Any:
+        """What one of them says.
+
+        Raises:
+            SpanfuseError: it has ended.
+            Exception: what it has raised.
+        """
+        try:
+            what, *result = self.pipes[which].recv()
+        except (EOFError, ConnectionError):
+            process = self._processes[which]
+            process.join(_END_S)
+            raise SpanfuseError(f"a process has ended before its work was done ({_why(process.exitcode)})") from None
+        if what == "failed":
+            raise result[0]
+        return result[0] if what == "done" else (what, *result)
+
+
+@contextmanager
+def ended(hand: Connection) -> Iterator[None]:
+    """Around what such a process does: it says what goes wrong, and ends when nobody listens any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has started it ends it
+    try:
+        yield
+    except (EOFError, ConnectionError):
+        return
+    except Exception as error:
+        with suppress(ConnectionError):
+            hand.send(("failed", error))
 
 
 class Job(NamedTuple):
-    """Something to do: `work(*arguments, told)`, in a process that knows nothing else."""
+    """Something to do: `work(*arguments, told)`."""
 
     work: Callable[..., Any]
     """A function of a module; `told` is called with how much was done since it was called last."""
     arguments: tuple[Any, ...]
 
 
-Told = Callable[[int], None]
-
-
 class Crew:
-    """So many processes. Use it as a context manager.
+    """Processes that work off a list of jobs. Use it as a context manager.
 
     Args:
         processes: how many; 1: this one alone.
     """
 
     def __init__(self, processes: int) -> None:
-        self._size = processes
-        self._hands: dict[Connection, Any] = {}
+        self._hands = Hands(processes if processes > 1 else 0, _work)
 
     def __enter__(self) -> Self:
-        if self._size > 1:
-            context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload([__name__, "spanfuse_processor.hosts.replay.run"])
-            for _ in range(self._size):
-                mine, theirs = context.Pipe()
-                process = context.Process(target=_work, args=(theirs,), daemon=True)
-                self._hands[mine] = process
-                process.start()
-                theirs.close()
+        self._hands.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for connection, process in self._hands.items():
-            connection.close()
-            process.kill()
-        for process in self._hands.values():
-            process.join(_END_S)
+        self._hands.kill()
 
     def do(self, jobs: Sequence[Job], told: Told) -> Iterator[tuple[int, Any]]:
         """Do the jobs, as many at a time as there are processes.
@@ -68,39 +133,29 @@ class Crew:
             SpanfuseError: a process was killed.
             Exception: what a job raises.
         """
-        if not self._hands:
+        pipes = self._hands.pipes
+        if not pipes:
             yield from ((number, job.work(*job.arguments, told)) for number, job in enumerate(jobs))
             return
         ahead = iter(enumerate(jobs))
-        at_work = {hand for hand in self._hands if _given(hand, next(ahead, None))}
+        at_work = {pipe: which for which, pipe in enumerate(pipes) if self._given(which, next(ahead, None))}
         while at_work:
-            for hand in wait(at_work):
-                assert isinstance(hand, Connection)
-                what, number, result = self._heard(hand)
+            for pipe in wait(list(at_work)):
+                assert isinstance(pipe, Connection)
+                what, *result = self._hands.receive(at_work[pipe])
                 if what == "told":
-                    told(result)
+                    told(*result)
                     continue
-                if what == "failed":
-                    raise result
-                if not _given(hand, next(ahead, None)):
-                    at_work.discard(hand)
-                yield number, result
+                if not self._given(at_work[pipe], next(ahead, None)):
+                    del at_work[pipe]
+                number, made = result
+                yield number, made
 
-    def _heard(self, hand: Connection) -> tuple[str, int, Any]:
-        try:
-            heard: tuple[str, int, Any] = hand.recv()
-        except (EOFError, ConnectionError):
-            process = self._hands[hand]
-            process.join(_END_S)
-            raise SpanfuseError(f"a process has ended before its work was done ({_why(process.exitcode)})") from None
-        return heard
-
-
-def _given(hand: Connection, job: tuple[int, Job] | None) -> bool:
-    """Hand a job over; false: there is none left."""
-    if job is not None:
-        hand.send(job)
-    return job is not None
+    def _given(self, which: int, job: tuple[int, Job] | None) -> bool:
+        """Hand a job over; false: there is none left."""
+        if job is not None:
+            self._hands.send(which, job)
+        return job is not None
 
 
 def _why(code: int | None) -> str:
@@ -111,18 +166,9 @@ def _why(code: int | None) -> str:
 
 
 def _work(hand: Connection) -> None:
-    """What a process does until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has started it ends it
-    try:
+    """What a process of a crew does until the other end is closed."""
+    with ended(hand):
         while True:
             number, job = hand.recv()
-            try:
-                result = job.work(*job.arguments, lambda done, number=number: hand.send(("told", number, done)))
-            except ConnectionError:
-                return
-            except Exception as error:
-                hand.send(("failed", number, error))
-            else:
-                hand.send(("done", number, result))
-    except (EOFError, ConnectionError):
-        return
+            result = job.work(*job.arguments, lambda done: hand.send(("told", done)))
+            hand.send(("made", number, result))

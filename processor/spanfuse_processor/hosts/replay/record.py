@@ -7,20 +7,16 @@ that made no call, spans that were left out, and why.
 from __future__ import annotations
 
 import gzip
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final, Self, cast
 
 from spanfuse_processor.config import Config
-from spanfuse_processor.hosts.reading import normaliser_of, prices_of
-from spanfuse_processor.hosts.replay.ingest import TOLD, Ingest
+from spanfuse_processor.hosts.replay.ingest import read_into
 from spanfuse_processor.hosts.replay.packed import unpack
 from spanfuse_processor.hosts.replay.sources import Progress, Source, untold
 from spanfuse_processor.hosts.replay.spool import Read
-from spanfuse_schemas import Alias, Call, CallBatch
-from spanfuse_schemas.guard_report import GuardReport
+from spanfuse_schemas import CallBatch
 
 MAX_FILE_BYTES: Final = 256 * 1024 * 1024
 """Size from which on another file is begun, bytes before they are compressed; a tenth of it on disk, some 400,000 calls."""
@@ -44,6 +40,7 @@ def record(
     out: Path,
     progress: Progress = untold,
     *,
+    processes: int = 1,
     name: str = "calls",
     max_bytes: int = MAX_FILE_BYTES,
 ) -> Recorded:
@@ -52,6 +49,7 @@ def record(
     Args:
         config: reads spans; see `ingest`.
         out: a file, if its name ends with `.jsonl` or `.jsonl.gz`; else a directory, in which files are numbered.
+        processes: how many make calls of spans.
         name: how files in a directory begin.
         max_bytes: of a file in a directory, before it is compressed.
 
@@ -59,15 +57,10 @@ def record(
         SpanfuseError: nothing can be read there; see `TopicRange.items`.
         OSError: it cannot be written.
     """
-    of_source = Read()
     with _Sheets(out, name, max_bytes) as sheets:
-        ingest = Ingest(normaliser_of(config, prices_of(config.pricing)), sheets, Read())
-        for item in source.items(of_source, progress):
-            ingest.take(item)
-        ingest.end()
-        ingest.read.failed(of_source.undecodable, of_source.problems)
-        sheets.end(ingest.read)
-    return Recorded(tuple(sheets.files), sheets.calls, ingest.read)
+        (read,) = read_into(source, [config], [sheets], progress, processes)
+        sheets.end(read)
+    return Recorded(tuple(sheets.files), sheets.calls, read)
 
 
 class _Sheets:
@@ -87,9 +80,14 @@ class _Sheets:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def batch(self, calls: Iterable[Call], aliases: Iterable[Alias] = (), reports: Iterable[GuardReport] = ()) -> None:
-        """Write a batch."""
-        batch = CallBatch.made(calls=tuple(calls), aliases=tuple(aliases), reports=tuple(reports))
+    def packed(self, data: bytes) -> None:
+        """Write a batch: only what one of this version has is kept, and no orders of operators.
+
+        Raises:
+            DecodeError: it is none.
+        """
+        whole = unpack(data)
+        batch = CallBatch.made(calls=whole.calls, aliases=whole.aliases, reports=whole.reports)
         if self._max is not None and self._size >= self._max:
             self._file.close()
             self._file = self._begun()
@@ -97,25 +95,9 @@ class _Sheets:
         self._lines += 1
         self.calls += len(batch.calls)
 
-    def packed(self, data: bytes) -> None:
-        """The same of one that is packed: only what a batch of this version has is kept, and no orders of operators.
-
-        Raises:
-            DecodeError: it is none.
-        """
-        batch = unpack(data)
-        self.batch(batch.calls, batch.aliases, batch.reports)
-
     def end(self, read: Read) -> None:
         """Say what was read beside the lines, each of which counts as one request when it is read again."""
-        told = {
-            "requests": read.requests - self._lines,
-            "spans": read.spans,
-            "ingest": read.ingest,
-            "undecodable": read.undecodable,
-            "problems": read.problems,
-        }
-        self._write(TOLD + json.dumps(told).encode() + b"}")
+        self._write(replace(read, requests=read.requests - self._lines, files=0).to_json())
 
     def _begun(self) -> IO[bytes]:
         path = self._out

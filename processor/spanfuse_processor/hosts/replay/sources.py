@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from spanfuse_processor.hosts.recordings import STDIN, Recorded, find, requests
 from spanfuse_processor.hosts.spans import is_logs, with_logs
@@ -16,6 +16,10 @@ from spanfuse_processor.hosts.spans import is_logs, with_logs
 if TYPE_CHECKING:
     from spanfuse_processor.config import KafkaSettings
     from spanfuse_processor.hosts.replay.spool import Read
+
+
+_LARGE: Final = 500_000
+"""Size of files from which on it pays to start processes, bytes, compressed or not."""
 
 
 class Progress(Protocol):
@@ -45,6 +49,12 @@ class Files:
     """Recordings: files, directories, `-`; see `recordings`. They are read one after the other, in the order given."""
 
     paths: tuple[Path, ...]
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it pays to read them with several processes."""
+        files = list(find(self.paths))
+        return not all(map(Path.is_file, files)) or sum(path.stat().st_size for path in files) > _LARGE
 
     def items(self, read: Read, told: Progress) -> Iterator[Item]:
         """What they hold.
@@ -79,6 +89,11 @@ class TopicRange:
     """Time of the first message, nanoseconds since the Unix epoch; none: from the beginning."""
     to_ns: int | None = None
     """Time before which messages were written; none: all that are there when it begins."""
+
+    @property
+    def is_large(self) -> bool:
+        """As of `Files`; it is not known how much a topic holds, as some messages are large."""
+        return True
 
     def items(self, read: Read, told: Progress) -> Iterator[Item]:
         """What they hold; see `Files.items`.

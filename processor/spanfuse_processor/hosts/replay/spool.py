@@ -6,22 +6,21 @@ of which it turned out that it belongs to that session.
 
 from __future__ import annotations
 
+import json
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from heapq import merge
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, Any, Final, NamedTuple, Self
+from typing import IO, Final, NamedTuple, Self
 
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.recordings import Problems
 from spanfuse_processor.hosts.replay.families import Families
-from spanfuse_processor.hosts.replay.packed import LANES, Home, count, cut, lane_of, pack, unpack
-from spanfuse_schemas import Alias, Call, CallBatch
-from spanfuse_schemas.guard_report import GuardReport
+from spanfuse_processor.hosts.replay.packed import LANES, Home, count, cut, joined, lane_of, pack, unpack
 
 _HEAD: Final = struct.Struct("<QII")
 _BUFFER: Final = 256 * 1024
@@ -50,12 +49,28 @@ class Read(Problems):
     files: int = 0
     """Files that were read to their end."""
 
-    def add(self, told: dict[str, Any]) -> None:
-        """Take in what a recording says of what it was made of."""
-        self.requests += told.get("requests", 0)
-        self.spans += told.get("spans", 0)
-        self.ingest.update(told.get("ingest", {}))
-        self.failed(told.get("undecodable", 0), told.get("problems", []))
+    def add(self, other: Read) -> None:
+        """Take in what was read elsewhere."""
+        self.requests += other.requests
+        self.spans += other.spans
+        self.ingest.update(other.ingest)
+        self.files += other.files
+        self.failed(other.undecodable, other.problems)
+
+    def to_json(self) -> bytes:
+        """As the line of a recording that tells of it."""
+        return json.dumps({"read": {one.name: getattr(self, one.name) for one in fields(self)}}).encode()
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """The inverse of `to_json`.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is none.
+        """
+        read = cls(**json.loads(data)["read"])
+        read.ingest = Counter(read.ingest)
+        return read
 
 
 class Spool:
@@ -112,13 +127,6 @@ class Writer:
         if kind is None and (homes := self._families.homes()):
             _bring_home(self.spool, homes)
 
-    def batch(self, calls: Iterable[Call], aliases: Iterable[Alias] = (), reports: Iterable[GuardReport] = ()) -> None:
-        """Take a batch that is decoded."""
-        calls, aliases = tuple(calls), tuple(aliases)
-        for alias in aliases:
-            self._families.link(alias.session, alias.into or alias.session)
-        self._put(len(calls), pack(calls, aliases, reports, lane_of))
-
     def packed(self, data: bytes) -> None:
         """Take a batch as it is on the wire.
 
@@ -128,9 +136,11 @@ class Writer:
         lanes = cut(data, lane_of)
         if lanes is not None:
             self._put(count(data), lanes)
-        elif data:
-            batch = unpack(data)
-            self.batch(batch.calls, batch.aliases, batch.reports)
+            return
+        batch = unpack(data)
+        for alias in batch.aliases:
+            self._families.link(alias.session, alias.into or alias.session)
+        self._put(len(batch.calls), pack(batch.calls, batch.aliases, batch.reports, lane_of))
 
     def _put(self, size: int, lanes: dict[int, bytes]) -> None:
         for lane, data in lanes.items():
@@ -158,6 +168,11 @@ def frames(path: Path, told: Callable[[int], None] | None = None) -> Iterator[Fr
         told(read)
 
 
+def ordinal_of(frame: Frame) -> int:
+    """By which frames of several files are merged."""
+    return frame.ordinal
+
+
 def _open(folder: Path, name: str) -> list[IO[bytes]]:
     return [(folder / f"{name}-{lane:02}").open("wb", buffering=_BUFFER) for lane in range(LANES)]
 
@@ -176,21 +191,17 @@ def _bring_home(spool: Spool, homes: dict[str, int]) -> None:
 
     old = [spool.folder / f"lane-{lane:02}" for lane in range(LANES)]
     new = _open(spool.folder, "new")
-    for ordinal, together in groupby(merge(*map(frames, old), key=_ordinal), key=_ordinal):
+    for ordinal, together in groupby(merge(*map(frames, old), key=ordinal_of), key=ordinal_of):
         found = list(together)
         pieces: defaultdict[int, list[bytes]] = defaultdict(list)
         for frame in found:
             for lane, data in _cut(frame, home, spool.read).items():
                 pieces[lane].append(data)
         for lane, some in pieces.items():
-            write(new[lane], Frame(ordinal, found[0].size, some[0] if len(some) == 1 else _joined(some)))
+            write(new[lane], Frame(ordinal, found[0].size, some[0] if len(some) == 1 else joined(some)))
     for lane, file in enumerate(new):
         file.close()
         (spool.folder / f"new-{lane:02}").replace(old[lane])
-
-
-def _ordinal(frame: Frame) -> int:
-    return frame.ordinal
 
 
 def _cut(frame: Frame, home: Home, read: Read) -> dict[int, bytes]:
@@ -203,12 +214,3 @@ def _cut(frame: Frame, home: Home, read: Read) -> dict[int, bytes]:
         read.fail(f"batch {frame.ordinal}", str(error))
         return {}
     return pack(batch.calls, batch.aliases, batch.reports, home)
-
-
-def _joined(pieces: Iterable[bytes]) -> bytes:
-    """What came as one batch and was apart meanwhile, its calls in the order of their ends."""
-    batches = [unpack(data) for data in pieces]
-    calls = sorted(chain.from_iterable(b.calls for b in batches), key=lambda c: (c.end_ns, c.start_ns, c.span_id))
-    aliases = chain.from_iterable(batch.aliases for batch in batches)
-    reports = chain.from_iterable(batch.reports for batch in batches)
-    return CallBatch.made(calls=tuple(calls), aliases=tuple(aliases), reports=tuple(reports)).to_json()
