@@ -12,9 +12,10 @@ FILE: Final = Path(__file__).parent / "topics.md"
 _HEAD: Final = """\
 # Topics
 
-Made from the code by `make topics`; do not edit. `spanfuse topics create` makes them so, with the partitions and the replication
-factor of `receivers.kafka`, and says where those that exist differ. Settings have Kafka's names and units; for what is not named
-the broker's default holds. Brokers need `auto.create.topics.enable=false`, or whoever comes first makes a topic with wrong ones.
+Made from the code by `make topics`; do not edit. `spanfuse topics create` makes them so, with the partitions and the
+replication factor of `receivers.kafka`, and says where those that exist differ. Settings have Kafka's names and units; for what
+is not named the broker's default holds. Brokers need `auto.create.topics.enable=false`, or whoever comes first makes a topic
+with the wrong ones.
 
 | topic | partitions | key | value | settings |
 |---|---|---|---|---|
