@@ -77,6 +77,8 @@ def test_topics_and_sizes_go_together() -> None:
         (cut,) = set(re.findall(r"truncate_all\(\w+\.attributes, (\d+)\)", (CONFIGS / name).read_text()))
         assert int(cut) * 3 < batch
         assert int(cut) == generator._MAX_BYTES
+        (size,) = re.findall(r"\d+", *loaded(name)["processors"]["filter/unread"]["trace_conditions"])
+        assert int(cut) * 3 <= int(size) < batch
 
 
 def test_both_collectors_take_and_leave_the_same() -> None:

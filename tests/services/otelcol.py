@@ -143,7 +143,9 @@ class Collector:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
             families = text_string_to_metric_families(answer.read().decode())
         samples: list[Any] = [sample for family in families for sample in family.samples]
-        return sum(float(s.value) for s in samples if s.name == name and labels.items() <= s.labels.items())
+        # The parser writes `_total` behind the names of counters, which the Collector does not.
+        found = (s for s in samples if s.name.removesuffix("_total") == name and labels.items() <= s.labels.items())
+        return sum(float(s.value) for s in found)
 
 
 def main() -> int:

@@ -61,7 +61,7 @@ class Behind:
         """Wait until the gateway has sent so many spans since it started, and the worker has read them."""
 
         def sent() -> bool:
-            return self.gateway.metric("otelcol_exporter_sent_spans_total", exporter="kafka") >= spans
+            return self.gateway.metric("otelcol_exporter_sent_spans", exporter="kafka") >= spans
 
         wait_until(sent, f"{spans} spans have left", timeout_s)
 
