@@ -26,7 +26,7 @@ from grafana_foundation_sdk.models.dashboard import (
 )
 
 from dashboards.generator.panels import SOURCE, Built, Link
-from dashboards.generator.queries import gained, series
+from dashboards.generator.queries import each, series
 from spanfuse_processor.telemetry.catalogue import CALLS, DECISIONS, DETECTIONS, INFO, POLICY_EPOCH, Instrument
 
 TAG: Final = "spanfuse"
@@ -132,7 +132,7 @@ class _Marks(Builder[models.AnnotationQuery]):
 
 
 def _blocks() -> _Marks:
-    opened = gained(DECISIONS, 'action="block"', 'state="open"', by=("rule", "scope"), window="1m")
+    opened = each(DECISIONS, 'action="block"', 'state="open"', by=("rule", "scope"), step="1m")
     return _Marks("Blocks", "red", f"{opened} > 0", title="{{scope}} stopped by {{rule}}", tags="rule,scope")
 
 

@@ -19,7 +19,6 @@ from dashboards.generator.panels import NOTED, Built, Query, lines, number, rows
 from spanfuse_processor.telemetry.catalogue import ALERTS, CALLS, DECISIONS, DETECTIONS, FIRING, GUARDS, OPEN_BREAKERS
 
 _WHICH: Final = (q.RULE, q.AGENT)
-_INTERVAL: Final = "$__rate_interval"
 
 
 def build() -> Dashboard:
@@ -65,7 +64,7 @@ def _now() -> list[Built]:
 
 def _found() -> list[Built]:
     def by(label: str) -> Query:
-        return Query(q.top(20, q.gained(DETECTIONS, *_WHICH, by=(label,), window=_INTERVAL)), f"{{{{{label}}}}}")
+        return Query(q.top(20, q.each(DETECTIONS, *_WHICH, by=(label,))), f"{{{{{label}}}}}")
 
     return [
         lines("By rule", "Detections per interval.", "short", by("rule"), bars=True, link=DETECTIONS_OF_RULE),
@@ -82,15 +81,15 @@ def _found() -> list[Built]:
             "Alerts",
             "Alerts that began to fire, per interval.",
             "short",
-            Query(q.gained(ALERTS, q.RULE, by=("severity", "rule"), window=_INTERVAL), "{{severity}} {{rule}}"),
+            Query(q.each(ALERTS, q.RULE, by=("severity", "rule")), "{{severity}} {{rule}}"),
             bars=True,
         ),
     ]
 
 
 def _decided() -> list[Built]:
-    changes = q.gained(DECISIONS, q.RULE, by=("state", "action"), window=_INTERVAL)
-    opened = q.gained(DECISIONS, 'state="open"', q.RULE, by=("rule", "scope"), window=_INTERVAL)
+    changes = q.each(DECISIONS, q.RULE, by=("state", "action"))
+    opened = q.each(DECISIONS, 'state="open"', q.RULE, by=("rule", "scope"))
     refused = q.rate(GUARDS, 'kind=~"blocked|would_block|nudged|probes|denied"', by=("kind",))
     return [
         lines(

@@ -122,7 +122,7 @@ def _work() -> list[Built]:
 
 
 def _stops() -> list[Built]:
-    found = q.gained(DETECTIONS, q.AGENT, by=("rule",), window="$__rate_interval")
+    found = q.each(DETECTIONS, q.AGENT, by=("rule",))
     answers = q.rate(GUARDS, 'kind=~"calls|blocked|would_block|nudged|denied"', by=("kind",))
     standing = q.once(OPEN_BREAKERS, by=("scope", "action"))
     return [

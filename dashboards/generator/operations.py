@@ -33,7 +33,6 @@ from spanfuse_processor.telemetry.catalogue import (
     Instrument,
 )
 
-_INTERVAL: Final = "$__rate_interval"
 _ALL_UP: Final[Steps] = ((None, "red"), (1, "green"))
 _WAITING: Final[Steps] = ((None, "green"), (1_000, "orange"), (10_000, "red"))
 _STALLED: Final[Steps] = ((None, "green"), (60, "orange"), (300, "red"))
@@ -173,7 +172,7 @@ def _pace() -> list[Built]:
 
 
 def _lost() -> list[Built]:
-    dead = q.gained(DEAD_LETTERS, by=("reason",), window=_INTERVAL)
+    dead = q.each(DEAD_LETTERS, by=("reason",))
     troubles = 'kind=~"errors|unsigned|spans_dropped|reports_lost"'
     return [
         lines(
@@ -187,14 +186,14 @@ def _lost() -> list[Built]:
             "Not taken",
             "Per interval; what each name means is said on the page of metrics.",
             "short",
-            *(Query(q.gained(_counter(name), window=_INTERVAL), name) for name in _TURNED_AWAY),
+            *(Query(q.each(_counter(name)), name) for name in _TURNED_AWAY),
             bars=True,
         ),
         lines(
             "Seen before",
             "What came twice, late, or to another worker; it changes nothing.",
             "short",
-            *(Query(q.gained(_counter(name), window=_INTERVAL), name) for name in _TWICE),
+            *(Query(q.each(_counter(name)), name) for name in _TWICE),
             bars=True,
         ),
         lines(
@@ -207,14 +206,14 @@ def _lost() -> list[Built]:
             "Troubles of Guards",
             "`errors`: a Guard failed and let the call through; `spans_dropped`: spans that never came.",
             "short",
-            Query(q.gained(GUARDS, troubles, by=("kind",), window=_INTERVAL), "{{kind}}"),
+            Query(q.each(GUARDS, troubles, by=("kind",)), "{{kind}}"),
             bars=True,
         ),
         lines(
             "Exports of detections and alerts",
             "Messages about alerts, by receiver, per interval.",
             "short",
-            Query(q.gained(DELIVERIES, by=("receiver", "outcome"), window=_INTERVAL), "{{receiver}} {{outcome}}"),
+            Query(q.each(DELIVERIES, by=("receiver", "outcome")), "{{receiver}} {{outcome}}"),
             bars=True,
         ),
     ]
@@ -267,7 +266,7 @@ def _api() -> list[Built]:
             "What Redis has not been told yet, and what people are not shown since it was away or refused it.",
             "short",
             Query(q.total(WAITING_ROWS), "waiting"),
-            Query(q.gained(LOST_ROWS, by=("kind",), window=_INTERVAL), "dropped {{kind}}"),
+            Query(q.each(LOST_ROWS, by=("kind",)), "dropped {{kind}}"),
         ),
     ]
 

@@ -109,6 +109,8 @@ def lines(
     """
     panel = timeseries.Panel().span(width).height(8).fill_opacity(60 if bars else 10).min(0).no_value("0")
     panel.draw_style(GraphDrawStyle.BARS if bars else GraphDrawStyle.LINE)
+    if bars:
+        panel.interval("1m")
     if stacked or bars:
         panel.stacking(common.StackingConfig().mode(StackingMode.NORMAL))
     if most is not None:

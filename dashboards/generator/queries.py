@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from spanfuse_processor.telemetry.catalogue import Instrument
+from spanfuse_processor.telemetry.catalogue import INFO, Instrument
 
 Metric = Instrument | str
 """An instrument of ours; by its name what Prometheus' client library tells of the process."""
@@ -56,14 +56,25 @@ def per_hour(metric: Metric, *matchers: str, by: Sequence[str] = ()) -> str:
     return f"{rate(metric, *matchers, by=by)} * 3600"
 
 
-def gained(metric: Metric, *matchers: str, by: Sequence[str] = (), window: str = "$__range") -> str:
-    """What a counter gains in a window, the first value of a series that began in it included.
+def gained(metric: Metric, *matchers: str, by: Sequence[str] = ()) -> str:
+    """What a counter gains in the time shown, the first value of a series that began in it included.
 
     A counter of rare events has a series from the first event on, with the value 1; `increase` alone does not see that one.
     """
-    of = series(metric, *matchers)
+    of, window = series(metric, *matchers), "$__range"
     grown = f"increase({of}[{window}])"
     return f"sum{_by(by)} ({grown} + (min_over_time({of}[{window}]) unless {of} offset {window} or {grown} * 0))"
+
+
+def each(metric: Metric, *matchers: str, by: Sequence[str] = (), step: str = "$__interval") -> str:
+    """How many events a counter gains from point to point: each is in one of them, and they are whole numbers.
+
+    Where a series began or fell back to 0 between two points, all of it counts, if Prometheus knew its host before: else
+    every gap of Prometheus itself would look like all events at once.
+    """
+    of = series(metric, *matchers)
+    known = f"on (job, instance) {series(INFO)} offset {step}"
+    return f"sum{_by(by)} ({of} - {of} offset {step} >= 0 or {of} and {known})"
 
 
 def quantile(q: float, histogram: Instrument, *matchers: str, by: Sequence[str] = ()) -> str:

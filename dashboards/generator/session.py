@@ -95,7 +95,7 @@ def _now() -> list[Built]:
 
 def _agents() -> list[Built]:
     by = ("agent",)
-    found = q.gained(DETECTIONS, q.AGENT, by=("agent", "rule"), window="$__rate_interval")
+    found = q.each(DETECTIONS, q.AGENT, by=("agent", "rule"))
     per_call = q.share(
         q.rate(TOKENS, 'class=~"input|cache_read|cache_write"', q.AGENT, by=by),
         q.rate(CALLS, 'kind="llm"', q.AGENT, by=by),

@@ -128,7 +128,7 @@ def _sure() -> list[Built]:
             "Calls without a price",
             "By model, per interval.",
             "short",
-            Query(q.gained(UNPRICED, q.MODEL, by=("model",), window="$__rate_interval"), "{{model}}"),
+            Query(q.each(UNPRICED, q.MODEL, by=("model",)), "{{model}}"),
             bars=True,
         ),
         lines(

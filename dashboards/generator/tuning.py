@@ -12,7 +12,6 @@ from dashboards.generator.panels import NOTED, Built, Query, Steps, lines, numbe
 from spanfuse_processor.telemetry.catalogue import CALLS, DECISIONS, DETECTIONS, GUARDS, INFO
 
 _WHICH: Final = (q.RULE, q.AGENT)
-_INTERVAL: Final = "$__rate_interval"
 _ENFORCED: Final = 'action=~"block|nudge"'
 _SHADOW: Final = 'action="shadow"'
 _SHARES: Final[Steps] = ((None, "green"), (0.01, "orange"), (0.05, "red"))
@@ -89,10 +88,10 @@ def _now() -> list[Built]:
 
 def _compared() -> list[Built]:
     def found(matcher: str) -> Query:
-        return Query(q.gained(DETECTIONS, matcher, *_WHICH, by=("rule",), window=_INTERVAL), "{{rule}}")
+        return Query(q.each(DETECTIONS, matcher, *_WHICH, by=("rule",)), "{{rule}}")
 
     def changed(state: str) -> str:
-        return q.gained(DECISIONS, f'state="{state}"', 'action=~"block|allow"', q.RULE, window=_INTERVAL)
+        return q.each(DECISIONS, f'state="{state}"', 'action=~"block|allow"', q.RULE)
 
     attempts = q.rate(GUARDS, 'kind=~"would_block|blocked"', by=("kind",))
     return [

@@ -97,7 +97,7 @@ def test_panels_have_numbers_and_room_of_their_own(path: Path) -> None:
 def test_every_metric_and_every_label_is_one_of_ours() -> None:
     """As the catalogue of the telemetry has them; what an expression groups by is a label of something in it."""
     metrics = known()
-    for where, expr in of_dashboards():
+    for where, expr, _ in of_dashboards():
         named = list(selectors(expr))
         assert named, where
         assert {name for name, _ in named} <= set(metrics), where
@@ -107,7 +107,7 @@ def test_every_metric_and_every_label_is_one_of_ours() -> None:
 
 def test_nothing_is_told_apart_by_session_or_user() -> None:
     """There is no end to them: they are on the live page."""
-    for where, expr in of_dashboards():
+    for where, expr, _ in of_dashboards():
         used = grouping(expr).union(*(labels for _, labels in selectors(expr)))
         assert not used & FORBIDDEN, where
 

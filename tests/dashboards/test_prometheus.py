@@ -23,7 +23,9 @@ from tests.support.promql import Asked, of_dashboards, of_rules, substituted
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240), pytest.mark.usefixtures("tools")]
 
 WINDOW: Final = "10m"
-"""Of every rate: longer than the test, so that what was counted once stays counted."""
+"""Of every rate, and the time shown: longer than the test, so that what was counted once stays counted."""
+STEP: Final = "2s"
+"""From point to point."""
 EMPTY: Final = {
     "alerts / SpanfuseApiErrors": "an API that works answers nothing with 5xx; promtool's cases have it fire"
 }
@@ -43,9 +45,10 @@ def fleet(
         yield found
 
 
-def shown(expr: str) -> str:
-    """As a dashboard asks it, every window as long."""
-    return re.sub(r"\[\d+[smhd]\]", f"[{WINDOW}]", substituted(expr, WINDOW))
+def shown(asked: Asked) -> Asked:
+    """As a dashboard asks it; what it asks of each minute, of each step."""
+    expr = re.sub(r"\[1m\]|offset 1m", lambda minute: minute[0].replace("1m", STEP), asked.expr)
+    return asked._replace(expr=substituted(expr, WINDOW, STEP))
 
 
 def relaxed(expr: str) -> str:
@@ -63,32 +66,32 @@ def _with_matchers(bare: str, expr: str) -> str:
     return re.sub(r"\{\}", lambda _: next(matchers), bare)
 
 
-def missing(prometheus: Prometheus, asked: list[Asked]) -> list[str]:
-    """Where nothing comes, or no number."""
-    found = []
-    for where, expr in asked:
-        values = [float(series["value"][1]) for series in prometheus.query(expr)]
-        if where not in EMPTY and all(math.isnan(value) for value in values):
-            found.append(f"{where}: {expr}")
-    return found
+def comes(prometheus: Prometheus, asked: Asked) -> bool:
+    """Whether it comes to a number at all."""
+    if asked.over_time:
+        points = [point for series in prometheus.over_time(asked.expr) for point in series["values"]]
+    else:
+        points = [series["value"] for series in prometheus.query(asked.expr)]
+    return not all(math.isnan(float(value)) for _, value in points)
 
 
 def come_to_something(prometheus: Prometheus, asked: list[Asked], timeout_s: float = 45) -> None:
     """Wait until each does."""
     end = time.monotonic() + timeout_s
-    while found := missing(prometheus, asked):
-        assert time.monotonic() < end, "\n".join(found)
+    waiting = [one for one in asked if one.where not in EMPTY]
+    while waiting := [one for one in waiting if not comes(prometheus, one)]:
+        assert time.monotonic() < end, "\n".join(f"{one.where}: {one.expr}" for one in waiting)
         time.sleep(0.5)
 
 
 def test_every_expression_of_every_dashboard_comes_to_something(fleet: Fleet) -> None:
     """Everything chosen, as Grafana asks it."""
-    come_to_something(fleet.prometheus, [Asked(where, shown(expr)) for where, expr in of_dashboards()])
+    come_to_something(fleet.prometheus, [shown(asked) for asked in of_dashboards()])
 
 
 def test_every_expression_of_every_rule_comes_to_something(fleet: Fleet) -> None:
     """With its thresholds taken as questions, not as filters."""
-    come_to_something(fleet.prometheus, [Asked(where, relaxed(expr)) for where, expr in of_rules()])
+    come_to_something(fleet.prometheus, [asked._replace(expr=relaxed(asked.expr)) for asked in of_rules()])
 
 
 def test_what_happened_fires(fleet: Fleet) -> None:
@@ -101,6 +104,8 @@ def test_what_happened_fires(fleet: Fleet) -> None:
     jobs = ("spanfuse-embedded", "spanfuse-worker")
     wanted = {(name, job) for name in ("SpanfuseDeadLetters", "SpanfuseUnpricedModels") for job in jobs}
     wait_until(lambda: firing() >= wanted, f"{wanted} fire", 30)
+    said = [note for alert in fleet.prometheus.get("alerts")["alerts"] for note in alert["annotations"].values()]
+    assert not [note for note in said if "error expanding" in note or "no value" in note]
     assert len(fleet.prometheus.query('sum by (job) (spanfuse_guards_total{kind="blocked"}) > 0')) == 2
     rules = [rule for group in fleet.prometheus.get("rules")["groups"] for rule in group["rules"]]
     assert [rule["name"] for rule in rules if rule["health"] == "err"] == []

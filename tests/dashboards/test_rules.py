@@ -38,7 +38,7 @@ def read(path: Path) -> Any:
 def test_what_rules_name_is_a_metric_of_ours_or_what_they_record() -> None:
     """And every label that is matched, grouped or joined by is one of these."""
     metrics, ours = known(), recorded()
-    for where, expr in of_rules():
+    for where, expr, _ in of_rules():
         named = list(selectors(expr))
         assert named, where
         assert {name for name, _ in named} <= set(metrics) | ours, where
@@ -51,7 +51,7 @@ def test_what_rules_name_is_a_metric_of_ours_or_what_they_record() -> None:
 
 def test_all_that_is_recorded_is_looked_at() -> None:
     """By an alert, or by another rule."""
-    used = {name for _, expr in of_rules() for name, _ in selectors(expr)}
+    used = {name for _, expr, _ in of_rules() for name, _ in selectors(expr)}
     assert recorded() <= used
 
 

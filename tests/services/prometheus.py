@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import urllib.error
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,14 @@ class Prometheus:
     def query(self, expr: str) -> list[dict[str, Any]]:
         """What an expression comes to now."""
         found: list[dict[str, Any]] = self.get("query", query=expr)["result"]
+        return found
+
+    def over_time(self, expr: str, seconds: int = 120) -> list[dict[str, Any]]:
+        """What it came to each second, series with all their points."""
+        now = time.time()
+        found: list[dict[str, Any]] = self.get(
+            "query_range", query=expr, start=str(now - seconds), end=str(now), step="1"
+        )["result"]
         return found
 
     def _ready(self) -> bool:

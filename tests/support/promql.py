@@ -40,6 +40,8 @@ class Asked(NamedTuple):
 
     where: str
     expr: str
+    over_time: bool = False
+    """Whether it is asked for each point of a time axis, not for now."""
 
 
 def board(path: Path) -> dict[str, Any]:
@@ -59,9 +61,9 @@ def of_dashboards() -> Iterator[Asked]:
         found = board(path)
         for panel in panels(found):
             for target in panel.get("targets", ()):
-                yield Asked(f"{path.stem} / {panel['title']} / {target['refId']}", target["expr"])
+                yield Asked(f"{path.stem} / {panel['title']} / {target['refId']}", target["expr"], target["range"])
         for mark in found["annotations"]["list"]:
-            yield Asked(f"{path.stem} / annotation {mark['name']}", mark["expr"])
+            yield Asked(f"{path.stem} / annotation {mark['name']}", mark["expr"], True)
         for variable in found["templating"]["list"]:
             if variable["type"] == "query":
                 metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
@@ -112,11 +114,12 @@ def grouping(expr: str) -> set[str]:
     return {label for label in found if label}
 
 
-def substituted(expr: str, window: str) -> str:
+def substituted(expr: str, window: str, step: str) -> str:
     """As Grafana asks it with everything chosen.
 
     Args:
-        window: a duration, for the range and for the interval of rates.
+        window: a duration, for the time shown and for rates.
+        step: another, for the time from point to point.
     """
-    found = re.sub(r"\$__(?:range|rate_interval|interval)\b", window, expr)
+    found = re.sub(r"\$__(?:range|rate_interval)\b", window, expr).replace("$__interval", step)
     return re.sub(r'=~"\$\w+"', '=~".*"', found)
