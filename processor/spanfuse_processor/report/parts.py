@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spanfuse_processor.page.formats import count
 from spanfuse_processor.report.plots import Plot
 from spanfuse_processor.report.timelines import Timeline
 
@@ -112,26 +111,3 @@ class Page:
     tables: list[Table] = field(default_factory=list)
     details: list[Table] = field(default_factory=list)
     """Tables that are folded."""
-
-
-def of(part: int, whole: int) -> str:
-    """`3 of 12`, as text."""
-    return f"{count(part)} of {count(whole)}"
-
-
-def plural(number: int, name: str) -> str:
-    """`1 call`, `2 calls`."""
-    return f"{count(number)} {name}{'' if number == 1 else 's'}"
-
-
-def share(part: float, whole: float) -> float:
-    """A share, 0 of nothing."""
-    return part / whole if whole else 0.0
-
-
-def percent(part: float, whole: float) -> str:
-    """A share as text, rounded so that neither 0 nor 100 is said of what is not."""
-    value = 100 * share(part, whole)
-    if 0 < value < 1:
-        return "under 1 %"
-    return f"{min(99, round(value)) if value < 100 else 100} %"

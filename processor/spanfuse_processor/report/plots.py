@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from math import floor, log10
 from typing import Any, Final
 
+from spanfuse_processor.report.words import plural, spread
+
 WIDTH: Final = 380
 """About a phone's, so that letters are as large there as written."""
 HEIGHT: Final = 230
@@ -138,12 +140,12 @@ def _columns_said(bins: Sequence[Mapping[str, Any]]) -> str:
 def _column(one: Mapping[str, Any], kinds: Sequence[str], x: float, width: float, top: float) -> Iterator[Bar]:
     parts = {kind: int(one.get(kind, 0)) for kind in kinds}
     parts[""] = one["sessions"] - sum(parts.values())
-    calls = f"{one['from']:,}" if one["from"] == one["to"] else f"{one['from']:,} to {one['to']:,}"
+    calls = "1 call" if one["to"] == 1 else f"{spread(one)} calls"
     below = 0
     for kind, count in parts.items():
         if count:
             y = _up(below + count, top)
-            said = f"{calls} calls: {count:,} {kind} session{'s' if count > 1 else ''}".replace("  ", " ")
+            said = f"{calls}: {plural(count, f'{kind} session'.lstrip())}"
             yield Bar(x + 1, y, max(1.0, width - 2), _up(below, top) - y, KINDS[kind], said)
         below += count
 

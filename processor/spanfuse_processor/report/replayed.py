@@ -10,9 +10,10 @@ from spanfuse_processor.hosts.replay.report import COVERAGE, Report, SessionRepo
 from spanfuse_processor.hosts.replay.totals import BY_RULE, by_rule, totals
 from spanfuse_processor.hosts.tuning.distribution import distribution
 from spanfuse_processor.page.formats import count, lasted, money
-from spanfuse_processor.report.parts import Bar, Compared, Group, Money, Page, Table, Tile, of, percent, plural, share
+from spanfuse_processor.report.parts import Bar, Compared, Group, Money, Page, Table, Tile
 from spanfuse_processor.report.plots import Plot, columns
 from spanfuse_processor.report.timelines import Timeline
+from spanfuse_processor.report.words import of, percent, plural, share, spread
 
 MAX_DRAWN: Final = 6
 """Sessions drawn of each kind."""
@@ -175,11 +176,7 @@ def sizes_table(report: Report, kinds: Mapping[str, str]) -> Table:
     """The same as numbers."""
     found = _sizes(report, kinds)
     labels = [kind for kind in ("good", "runaway", "either") if any(one.get(kind) for one in found["bins"])]
-    rows = [
-        [f"{one['from']:,}" if one["from"] == one["to"] else f"{one['from']:,} to {one['to']:,}"]
-        + [count(one.get(kind, 0)) for kind in ("sessions", *labels)]
-        for one in found["bins"]
-    ]
+    rows = [[spread(one)] + [count(one.get(kind, 0)) for kind in ("sessions", *labels)] for one in found["bins"]]
     return Table(
         "How long sessions are, as a table", [">Model calls", ">Sessions", *(f">{kind}" for kind in labels)], rows
     )

@@ -13,7 +13,7 @@ from spanfuse_processor.hosts.tuning.study import VERDICTS, Study
 from spanfuse_processor.hosts.tuning.wilson import interval
 from spanfuse_processor.hosts.tuning.written import written
 from spanfuse_processor.page.formats import count, lasted, money
-from spanfuse_processor.report.parts import Bar, Compared, Page, Tile, of, plural, share
+from spanfuse_processor.report.parts import Bar, Compared, Page, Tile
 from spanfuse_processor.report.plots import Plot, Tried, curve
 from spanfuse_processor.report.replayed import (
     MAX_DRAWN,
@@ -27,7 +27,8 @@ from spanfuse_processor.report.replayed import (
     spent,
 )
 from spanfuse_processor.report.timelines import Timeline
-from spanfuse_processor.report.tuned_tables import changes_table, frontier_table, settings, values_table
+from spanfuse_processor.report.tuned_tables import changes_table, frontier_table, settings, tools_tables, values_table
+from spanfuse_processor.report.words import of, plural, share
 
 _TITLES: Final = {
     "wrong": (
@@ -77,7 +78,7 @@ def tuned(study: Study, lines: Mapping[str, Timeline]) -> Page:
         plots=[sizes(study.now, kinds, _limits(study))],
         money=spent(report),
         groups=groups(chosen(study), _TITLES, lines),
-        tables=[rules_table(report, old), agents_table(report, old)],
+        tables=[rules_table(report, old), agents_table(report, old), *tools_tables(study)],
         details=[values_table(study), sizes_table(study.now, kinds), coverage_table(study.now)],
     )
     for name, line in lines.items():
@@ -102,8 +103,8 @@ def tuned(study: Study, lines: Mapping[str, Timeline]) -> Page:
 def _lead(study: Study, now: Score, then: Score) -> str:
     """What the figures are, for somebody who has seen no figure before."""
     begin = (
-        f"People have read {plural(then.runaways + then.good, 'agent session')} of this recording: {count(then.runaways)} ran "
-        f"away, {count(then.good)} got on."
+        f"Of {plural(then.runaways + then.good, 'agent session')} in this recording it is known how they went: "
+        f"{count(then.runaways)} ran away, {count(then.good)} got on."
     )
     if not study.recommended:
         return (

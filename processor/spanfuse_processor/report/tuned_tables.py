@@ -7,7 +7,8 @@ from typing import Any
 from spanfuse_processor.hosts.tuning.settings import Changes, rule_of, told
 from spanfuse_processor.hosts.tuning.study import Study
 from spanfuse_processor.page.formats import count, money
-from spanfuse_processor.report.parts import Table, of
+from spanfuse_processor.report.parts import Table
+from spanfuse_processor.report.words import of
 
 _SCORED = (">Runaways stopped", ">Good stopped", ">Too early", ">Useless calls let through")
 _ALL = (">Sessions stopped", ">Calls saved", ">Money saved")
@@ -40,6 +41,17 @@ def frontier_table(study: Study) -> Table:
         rows,
         "No settings that were tried stop more runaways without one more wrong stop.",
     )
+
+
+def tools_tables(study: Study) -> list[Table]:
+    """Which tools the stopped sessions were at, by rule; nothing without labels."""
+    rows = [
+        [one["rule"], one["tool"], count(one["runaway"]), count(one["good"]), count(one["either"])]
+        for one in study.by_tool()
+    ]
+    note = "Where good sessions are stopped at one tool only, an exception for it in `policies` does less harm."
+    heads = ["Rule", "Tool", ">Runaways stopped", ">Good stopped", ">Either"]
+    return [Table("By rule and tool", heads, rows, note, code=0)] if rows else []
 
 
 def values_table(study: Study) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
@@ -12,6 +12,7 @@ from spanfuse_processor.errors import ConfigError
 from spanfuse_schemas.record import Record
 
 Verdict = Literal["runaway", "good", "either"]
+KINDS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 
 MAX_PROBLEMS: Final = 20
 """Bad lines that are told one by one."""

@@ -7,7 +7,7 @@ from typing import Final
 
 from spanfuse_processor.hosts.replay.packed import unpack
 from spanfuse_processor.hosts.replay.spool import Spool, Writer, frames
-from spanfuse_schemas import Call
+from spanfuse_schemas import Call, CallBatch
 
 MOST: Final = 0.7
 """Share of the calls up to which it pays to read them apart."""
@@ -36,7 +36,7 @@ def narrowed(spool: Spool, sessions: Container[str]) -> Spool | None:
                 if batch.aliases or kept > MOST * spool.calls:
                     break
                 if calls:
-                    writer.batch(calls)
+                    writer.packed(CallBatch.made(calls=tuple(calls)).to_json())
             else:
                 continue
             break

@@ -17,7 +17,7 @@ from spanfuse_processor.hosts.tuning.distribution import distribution
 from spanfuse_processor.hosts.tuning.frontier import frontier
 from spanfuse_processor.hosts.tuning.grid import Axis
 from spanfuse_processor.hosts.tuning.held_out import HeldOut, doubts, held_out
-from spanfuse_processor.hosts.tuning.labels import Labels
+from spanfuse_processor.hosts.tuning.labels import KINDS, Labels
 from spanfuse_processor.hosts.tuning.settings import Changes, applied, sections, told
 from spanfuse_processor.hosts.tuning.trials import Run, Tell, Trials
 from spanfuse_schemas import Policy
@@ -85,7 +85,7 @@ class Study:
             "why": VERDICTS[self.verdict],
             "sessions": sessions,
             "labels": {
-                **{kind: kinds[kind] for kind in ("runaway", "good", "either")},
+                **{kind: kinds[kind] for kind in KINDS},
                 "unlabelled": sessions - len(self.trials.labels),
                 "not_recorded": len(missing),
             },
@@ -108,8 +108,26 @@ class Study:
             "held_out": self.held.to_dict(self.percent) if self.held else None,
             "doubts": doubts(score, self.percent, self.held),
             "frontier": [self.point(changes) for changes in self.points],
+            "by_tool": self.by_tool(),
             "policy": self.policy,
         }
+
+    def by_tool(self) -> list[dict[str, Any]]:
+        """Labelled sessions that the recommended settings stop, by rule and by the tool that the rule names, most good ones
+        first: what a threshold for all would lose on one tool, an exception for it keeps."""
+        then = self.then or self.now
+        sums: dict[tuple[str, str], Counter[str]] = {}
+        for label in self.trials.labels:
+            one = then.sessions[label.session]
+            if one.blocked_at is not None:
+                told = next((d for d in one.detections if d.rule == one.rule and d.action == "block"), None)
+                tool = str(told.evidence.get("tool", "")) if told is not None else ""
+                sums.setdefault((one.rule, tool), Counter())[label.label] += 1
+        rows = [
+            {"rule": rule, "tool": tool, **{kind: found[kind] for kind in KINDS}}
+            for (rule, tool), found in sorted(sums.items())
+        ]
+        return sorted(rows, key=lambda row: (-int(row["good"]), -int(row["runaway"])))
 
     def point(self, changes: Changes) -> dict[str, Any]:
         """Settings, and what they come to: on labelled sessions, and on all where all were replayed."""
