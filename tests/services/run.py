@@ -1,6 +1,6 @@
 """`python -m tests.services.run`: Kafka and Redis as the tests use them, until Ctrl-C.
 
-Prints the two environment variables that make the tests and the benches use these services.
+Prints the environment variables that make the tests and the benches, and the examples, use these services.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def main() -> None:
         services.callback(kafka.stop)
         redis = start_redis()
         services.callback(redis.stop)
-        print(f"export SPANFUSE_TEST_KAFKA={kafka.brokers}\nexport SPANFUSE_TEST_REDIS={redis.url}", flush=True)
+        print(f"export SPANFUSE_TEST_KAFKA={kafka.brokers} SPANFUSE_TEST_REDIS={redis.url}")
+        print(f"export KAFKA_BROKERS={kafka.brokers} REDIS_URL={redis.url}  # for examples/worker.yaml", flush=True)
         end.wait()
 
 
