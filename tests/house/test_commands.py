@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import click
 import pytest
@@ -26,15 +27,25 @@ _BEGINS = re.compile(
 _ENDS = {"|", "||", "&", "&&", ";", ">", ">>", "2>", "<", ")", "#"}
 
 
-def commands(text: str) -> Iterator[list[str]]:
-    """Arguments of each; what is left open with `…`, or is only named by its first words, is no command line."""
+class Shown(NamedTuple):
+    """A command line of a page."""
+
+    words: list[str]
+    """Its arguments."""
+    whole: bool
+    """It stands in a block, to be copied: nothing that has to be given may be missing."""
+
+
+def commands(text: str) -> Iterator[Shown]:
+    """All of them; what is left open with `…` is none."""
     blocks = re.findall(r"^ *```(?:sh|bash|console)\n(.*?)^ *```$", text, re.M | re.S)
-    inline = re.findall(r"(?<!`)`(spanfuse [^`\n]+)`(?!`)", text)
-    for line in [line for block in blocks for line in block.replace("\\\n", " ").splitlines()] + inline:
+    lines = [(line, True) for block in blocks for line in block.replace("\\\n", " ").splitlines()]
+    lines += [(line, False) for line in re.findall(r"(?<!`)`(spanfuse [^`\n]+)`(?!`)", text)]
+    for line, whole in lines:
         for start in _BEGINS.finditer(line.split(" #")[0]):
             words = list(_words(line[start.end() :]))
             if words and not any("…" in word or "..." in word for word in words):
-                yield words
+                yield Shown(words, whole)
 
 
 def _words(rest: str) -> Iterator[str]:
@@ -59,6 +70,8 @@ def wrong(words: list[str], command: click.Command = cli, name: str = "spanfuse"
         return wrong(words[1:], command.commands[words[0]], f"{name} {words[0]}", whole)
     try:
         found, rest, _ = command.make_parser(context).parse_args(list(words))
+    except click.BadOptionUsage as error:  # an option without its value
+        return error.format_message() if whole else ""
     except click.UsageError as error:
         return error.format_message()
     for parameter in command.params:
@@ -72,13 +85,9 @@ def wrong(words: list[str], command: click.Command = cli, name: str = "spanfuse"
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_command_line_is_one(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    shown = {" ".join(words): wrong(words, whole="```" in text and _in_block(words, text)) for words in commands(text)}
+    found = commands(page.read_text(encoding="utf-8"))
+    shown = {" ".join(one.words): wrong(one.words, whole=one.whole) for one in found}
     assert {line: why for line, why in shown.items() if why} == {}
-
-
-def _in_block(words: list[str], text: str) -> bool:
-    return f"`spanfuse {' '.join(words)}`" not in text
 
 
 def test_what_is_no_command_is_found() -> None:
@@ -87,5 +96,5 @@ def test_what_is_no_command_is_found() -> None:
     assert all(wrong(line.split()) for line in lines)
     assert not wrong(["budget", "extend", "user:ada", "user/daily", "10", "--for", "2h"])
     assert list(commands("```sh\necho 'mode: observe' | spanfuse policy set - --reason 'x y'  # now\n```")) == [
-        ["policy", "set", "-", "--reason", "x y"]
+        (["policy", "set", "-", "--reason", "x y"], True)
     ]
