@@ -96,3 +96,28 @@ def test_the_image_in_compose_has_the_version_of_the_builder() -> None:
     assert compose["services"]["otel-collector"]["image"] == f"otel/opentelemetry-collector-contrib:{version()}"
     modules = re.findall(r"- gomod: \S+ v(\S+)", (CONFIGS / "builder.yaml").read_text())
     assert {found for found in modules if found.startswith("0.")} == {version()}
+
+
+PAGE = (ROOT / "docs" / "collector.md").read_text(encoding="utf-8")
+
+
+def test_the_page_has_every_variable_with_its_default() -> None:
+    told = "\n".join(re.findall(r"^\| `[A-Z].*", PAGE, re.MULTILINE))
+    for name in ("agent.yaml", "gateway.yaml", "kafka-sasl.yaml", "durable.yaml"):
+        for variable, default in re.findall(r"\$\{env:(\w+)(?::-([^}]*))?\}", (CONFIGS / name).read_text()):
+            assert f"`{variable}`" in told, variable
+            shown = default if variable != "OTELCOL_QUEUE_BYTES" else f"{int(default) >> 20} MiB"
+            assert shown.strip('"') in told, (variable, default)
+    variables = {found for row in told.splitlines() for found in re.findall(r"`(\w+)`", row.split("|")[1])}
+    files = "".join(file.read_text() for file in CONFIGS.glob("*.yaml"))
+    assert {variable for variable in variables if f"${{env:{variable}" not in files} == set()
+
+
+def test_the_page_has_the_sizes_of_the_files() -> None:
+    told = [int(number.replace(",", "")) for number in re.findall(r"^\| .*? \| ([\d,]+) \|", PAGE, re.MULTILINE)]
+    gateway = (CONFIGS / "gateway.yaml").read_text()
+    kept = [number for number in told if str(number) in gateway]
+    assert [*kept, 16 * 1024 * 1024] == sorted(told, key=lambda number: (number == 16 * 1024 * 1024, number))
+    assert f"version {version()}" in PAGE
+    assert f"opentelemetry-collector-contrib:{version()}" in PAGE
+    assert f"cmd/builder@v{version()}" in PAGE
