@@ -127,37 +127,45 @@ def told_by(host: str) -> set[str]:
     return {one.prometheus + part for one in found for part in (parts if one.kind == "histogram" else ("",))}
 
 
+def pods() -> list[dict[str, str]]:
+    """Those of deploy/kubernetes, as its service discovery would tell of them."""
+    text = (DEPLOY / "kubernetes/spanfuse.yaml").read_text(encoding="utf-8")
+    templates = [one["spec"]["template"]["metadata"] for one in yaml.safe_load_all(text) if one["kind"] == "Deployment"]
+    return [
+        {f"__meta_kubernetes_pod_label_{plain(name)}": value for name, value in template["labels"].items()}
+        | {f"__meta_kubernetes_pod_annotation_{plain(name)}": value for name, value in template["annotations"].items()}
+        | {"__meta_kubernetes_namespace": "agents", "__meta_kubernetes_pod_ip": "127.0.0.1"}
+        | {"__meta_kubernetes_pod_name": f"{template['labels']['app.kubernetes.io/component']}-0"}
+        for template in templates
+    ]
+
+
+def plain(name: str) -> str:
+    """As Prometheus writes it in a label."""
+    return re.sub(r"\W", "_", name)
+
+
 def test_pods_are_found_by_their_annotations(tmp_path: Path) -> None:
-    """kubernetes.yml, with pods as its service discovery would tell of them."""
+    """kubernetes.yml finds those of deploy/kubernetes, and no others."""
     config = yaml.safe_load((DEPLOY / "prometheus/kubernetes.yml").read_text(encoding="utf-8"))
     (job,) = config["scrape_configs"]
     del job["kubernetes_sd_configs"], job["authorization"], config["rule_files"]
     job["file_sd_configs"] = [{"files": ["pods.yaml"]}]
-    worker = {
-        "__meta_kubernetes_namespace": "agents",
-        "__meta_kubernetes_pod_name": "spanfuse-worker-0",
-        "__meta_kubernetes_pod_ip": "127.0.0.1",
-        "__meta_kubernetes_pod_label_app_kubernetes_io_name": "spanfuse",
-        "__meta_kubernetes_pod_label_app_kubernetes_io_component": "worker",
-        "__meta_kubernetes_pod_annotation_prometheus_io_scrape": "true",
-        "__meta_kubernetes_pod_annotation_prometheus_io_port": "9",
-    }
-    other = worker | {"__meta_kubernetes_pod_label_app_kubernetes_io_name": "shop"}
-    unasked = worker | {"__meta_kubernetes_pod_annotation_prometheus_io_scrape": "false"}
-    pods = [{"targets": ["127.0.0.1:1"], "labels": labels} for labels in (worker, other, unasked)]
-    write_yaml(tmp_path / "pods.yaml", pods)
+    ours = pods()
+    other = ours[0] | {"__meta_kubernetes_pod_label_app_kubernetes_io_name": "shop"}
+    unasked = ours[0] | {"__meta_kubernetes_pod_annotation_prometheus_io_scrape": "false"}
+    written = [{"targets": ["127.0.0.1:1"], "labels": labels} for labels in (*ours, other, unasked)]
+    write_yaml(tmp_path / "pods.yaml", written)
     write_yaml(tmp_path / "prometheus.yml", config)
     prometheus = Prometheus(tmp_path)
     prometheus.start()
     try:
-        wait_until(lambda: prometheus.get("targets")["activeTargets"], "a pod is found", 20)
-        (target,) = prometheus.get("targets")["activeTargets"]
+        wait_until(lambda: prometheus.get("targets")["activeTargets"], "pods are found", 20)
+        found = {target["scrapeUrl"]: target["labels"] for target in prometheus.get("targets")["activeTargets"]}
     finally:
         prometheus.stop()
-    assert target["scrapeUrl"] == "http://127.0.0.1:9/metrics"
-    assert target["labels"] == {
-        "job": "spanfuse-worker",
-        "namespace": "agents",
-        "pod": "spanfuse-worker-0",
-        "instance": "spanfuse-worker-0",
+    place = {"namespace": "agents"}
+    assert found == {
+        "http://127.0.0.1:9464/metrics": place | {"job": "spanfuse-worker", "pod": "worker-0", "instance": "worker-0"},
+        "http://127.0.0.1:8787/metrics": place | {"job": "spanfuse-api", "pod": "api-0", "instance": "api-0"},
     }

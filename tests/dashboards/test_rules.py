@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,16 @@ def test_the_page_lists_each_alert_with_its_severity() -> None:
     page = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (Spanfuse\w+) \| (\w+) \|", page, re.MULTILINE)
     assert rows == [(alert["alert"], alert["labels"]["severity"]) for alert in ALERTS]
+
+
+def test_the_rules_are_also_those_of_the_operator() -> None:
+    """The commands on the page, with a kubectl that prints what it is given."""
+    page = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    (commands,) = re.findall(r"```sh\n(for rules in .*?)```", page, re.DOTALL)
+    script = f"kubectl() {{ cat; echo ---; }}\n{commands}"
+    run = subprocess.run(["bash", "-ec", script], cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
+    made = [one for one in yaml.safe_load_all(run.stdout) if one]
+    assert [one["metadata"]["name"] for one in made] == ["spanfuse-recording", "spanfuse-alerts"]
+    assert [one["spec"]["groups"] for one in made] == [
+        groups(FOLDER / f"rules/{name}.yaml") for name in ("recording", "alerts")
+    ]
