@@ -52,7 +52,7 @@ def counted(counts: Mapping[str, Any]) -> Observed:
 def unpriced(models: Mapping[str, int]) -> Observed:
     """Calls of models without a known price. Those met first have a series of their own, so that each only ever grows."""
     found: Counter[tuple[str, ...]] = Counter()
-    for n, (model, calls) in enumerate(models.items()):
+    for n, (model, calls) in enumerate(dict(models).items()):  # a copy: large requests are read on threads
         found[model if n < MAX_SETS else OTHER,] += calls
     return {UNPRICED: found}
 

@@ -66,6 +66,7 @@ class Telemetry:
         where = default_endpoint if settings.metrics.endpoint is None else settings.metrics.endpoint
         self._server = _server(where, Endpoint(health, self.scrape)) if where else None
         self._task: asyncio.Task[None] | None = None
+        self._stopped = False
         self.port = 0
         """Port of `/metrics` once started; 0: it is not served."""
 
@@ -89,7 +90,10 @@ class Telemetry:
             log.warning("%s; set service.telemetry.metrics.endpoint to another address, or to none", error)
 
     async def stop(self) -> None:
-        """Send a last time, and serve no more; within some 2 s, whatever has started."""
+        """Send a last time, and serve no more; within some 2 s, whatever has started, and once only."""
+        if self._stopped:
+            return
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
