@@ -126,7 +126,7 @@ def _cycle(state: SessionState, rules: Rules) -> Counted:
 
 
 def _stagnation(state: SessionState, rules: Rules) -> Counted:
-    rule, ring = rules.stagnation, list(state.steps.ring)
+    rule, ring = rules.stagnation, state.steps.ring
     if len(ring) < rule.window:
         return Counted(len(ring), None, "steps", f"it looks at {rule.window} steps, and there are {len(ring)}")
     recent = ring[-rule.window :]

@@ -124,7 +124,7 @@ def _together(one: Steps, other: Steps) -> Steps:
         return one if one.ring else other
     if len(one.ring) + len(other.ring) <= RING and one.ring[-1].end_ns <= other.ring[0].end_ns:
         joined = one  # most often: what comes is all newer
-        newer = list(other.ring)
+        newer = other.ring
     else:
         joined = Steps()
         newer = sorted((*one.ring, *other.ring), key=lambda step: step.end_ns)[-RING:]

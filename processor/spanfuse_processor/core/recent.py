@@ -5,7 +5,7 @@ Within one request ingest has told them apart already (`otlp.nested`); this is f
 
 from __future__ import annotations
 
-from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 from spanfuse_schemas import Call
@@ -30,6 +30,7 @@ class Counted:
     __slots__ = ("also", "bare", "end_ns", "estimate", "failed", "parent", "response", "span", "start_ns", "tokens")
 
     def __init__(self, call: Call) -> None:
+        tokens = call.tokens
         self.span = _low(call.span_id)
         self.also = 0
         """The last other span of it that has come; 0: none has."""
@@ -37,27 +38,42 @@ class Counted:
         self.response = _low(call.response)
         self.start_ns = call.start_ns
         self.end_ns = call.end_ns
-        self.tokens = call.tokens.input + call.tokens.output
+        self.tokens = tokens.input + tokens.output
         self.estimate: Estimate | None = None
         """What it was taken to cost, where that was not measured."""
         if call.usage_estimated:
-            self.estimate = call.cost_nano_usd, call.tokens.input, call.tokens.output
+            self.estimate = call.cost_nano_usd, tokens.input, tokens.output
         self.bare = call.content == "structure"
         """Nothing is known of its content so far."""
         self.failed = bool(call.error_type)
+
+    @property
+    def twin(self) -> int:
+        """What a span that tells of the same call has in common with it, unless one is inside the other."""
+        return self.response or self.end_ns
 
 
 class Recent:
     """The last model calls."""
 
-    __slots__ = ("_calls",)
+    __slots__ = ("_calls", "_parents", "_spans", "_twins")
 
-    def __init__(self) -> None:
-        self._calls: deque[Counted] = deque(maxlen=KEPT)
+    def __init__(self, calls: Iterable[Counted] = ()) -> None:
+        self._calls = list(calls)[-KEPT:]
+        # By these nearly every call is known at once to be a new one.
+        self._spans = [known.span for known in self._calls]
+        self._parents = [known.parent for known in self._calls]
+        self._twins = [known.twin for known in self._calls]
 
     def add(self, call: Counted) -> None:
         """Remember a call that counts."""
-        self._calls.append(call)
+        calls, spans, parents, twins = self._calls, self._spans, self._parents, self._twins
+        calls.append(call)
+        spans.append(call.span)
+        parents.append(call.parent)
+        twins.append(call.twin)
+        if len(calls) > KEPT:
+            del calls[0], spans[0], parents[0], twins[0]
 
     def of(self, span_id: str) -> Counted | None:
         """The call of this very span."""
@@ -71,6 +87,8 @@ class Recent:
             inner: id of a model span inside it; empty: none is known.
         """
         span, parent, response, inside = call.span, call.parent, call.response, _low(inner)
+        if not inside and span not in self._parents and parent not in self._spans and call.twin not in self._twins:
+            return None
         for known in reversed(self._calls):
             if known.parent == span or (inside and inside in (known.span, known.also)):
                 if call.failed or not known.failed:
@@ -96,7 +114,7 @@ class Recent:
     @classmethod
     def restore(cls, data: list[Any]) -> Recent:
         """The inverse of `snapshot`."""
-        recent = cls()
+        calls = []
         for at in range(0, len(data), 7):
             known = Counted.__new__(Counted)
             known.span, known.parent, known.response, known.end_ns, lasted_ns, tokens, flags = data[at : at + 7]
@@ -104,12 +122,12 @@ class Recent:
             known.tokens = tokens if isinstance(tokens, int) else tokens[1] + tokens[2]
             known.start_ns = known.end_ns - lasted_ns
             known.bare, known.failed, known.also = bool(flags & 1), bool(flags & 2), flags >> 2
-            recent._calls.append(known)
-        return recent
+            calls.append(known)
+        return cls(calls)
 
     def extend(self, other: Recent) -> None:
         """Take in those of another session."""
-        self._calls = deque(sorted((*self._calls, *other._calls), key=lambda known: known.end_ns), maxlen=KEPT)
+        self.__init__(sorted((*self._calls, *other._calls), key=lambda known: known.end_ns))  # type: ignore[misc]
 
 
 def _low(text: str) -> int:

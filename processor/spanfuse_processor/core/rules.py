@@ -17,6 +17,10 @@ class RuleBook:
         self._base = policy.rules
         self._overrides = policy.overrides
         self._resolved: dict[tuple[str, str, str], Rules] = {}
+        self.exempts = policy.rules.repeat_no_progress.exempt or any(
+            "exempt" in changes for override in policy.overrides for changes in override.rules.values()
+        )
+        """Whether there may be tools whose work it is to be asked again."""
 
     def of(self, agent: str, team: str, tool: str = "") -> Rules:
         """The settings for that agent, team and tool."""

@@ -9,7 +9,6 @@ A call without a history is a prompt: its step is the prompt itself, since nothi
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
@@ -126,11 +125,11 @@ def mix(a: int, b: int) -> int:
     return (a * _GOLDEN + b) & MASK or 1 if a and b else 0
 
 
-def _extend(symbols: deque[int], runs: list[int]) -> None:
+def _extend(symbols: list[int], runs: list[int]) -> None:
     """Bring the run lengths up to date with the newest symbol."""
-    newest, last = symbols[-1], len(symbols) - 1
-    for period in range(1, min(last, MAX_PERIOD) + 1):
-        runs[period] = runs[period] + 1 if symbols[last - period] == newest else 0
+    newest, before = symbols[-1], symbols[-2 : -2 - MAX_PERIOD : -1]
+    longer = [run + 1 if symbol == newest else 0 for symbol, run in zip(before, runs[1:], strict=False)]
+    runs[1 : 1 + len(longer)] = longer
 
 
 class Steps:
@@ -149,11 +148,12 @@ class Steps:
     )
 
     def __init__(self) -> None:
-        self.ring: deque[Step] = deque(maxlen=RING)
-        self.canons: deque[int] = deque(maxlen=RING)
+        # Lists, since a sequence of so few is cut and looked through faster so than as a deque.
+        self.ring: list[Step] = []
+        self.canons: list[int] = []
         """Canonical symbols; an unknown identity gets a symbol of its own, so that it equals nothing."""
-        self.actions: deque[int] = deque(maxlen=RING)
-        self.observations: deque[int] = deque(maxlen=RING)
+        self.actions: list[int] = []
+        self.observations: list[int] = []
         self.runs = [0] * (MAX_PERIOD + 1)
         """runs[p]: how many of the last steps in a row equal the step p before them."""
         self.action_runs = [0] * (MAX_PERIOD + 1)
@@ -166,16 +166,20 @@ class Steps:
 
     def append(self, step: Step) -> None:
         """Take the next step; fixed work, and little where the action is a new one."""
+        canons, actions, observations, observation = self.canons, self.actions, self.observations, step.observation
+        canon = step.canon or self._unknown()
+        action = step.action or self._unknown()
+        self.repeats = action in actions
+        self.observed_again = observation != 0 and observation in observations
         self.ring.append(step)
-        canon, action = self._symbol(step.canon), self._symbol(step.action)
-        self.repeats = action in self.actions
-        self.observed_again = step.observation != 0 and step.observation in self.observations
-        self.observations.append(step.observation)
-        self.canons.append(canon)
-        self.actions.append(action)
+        canons.append(canon)
+        actions.append(action)
+        observations.append(observation)
+        if len(canons) > RING:
+            del self.ring[0], canons[0], actions[0], observations[0]
         if self.repeats:
-            _extend(self.canons, self.runs)
-            _extend(self.actions, self.action_runs)
+            _extend(canons, self.runs)
+            _extend(actions, self.action_runs)
         elif any(self.action_runs):
             self.break_runs()
 
@@ -190,14 +194,12 @@ class Steps:
         self.observations.pop()
         for symbols, runs in ((self.canons, self.runs), (self.actions, self.action_runs)):
             symbols.pop()
-            kept = list(symbols)
             for period in range(1, MAX_PERIOD + 1):
-                pairs = zip(reversed(kept), reversed(kept[:-period]), strict=False)
+                pairs = zip(reversed(symbols), reversed(symbols[:-period]), strict=False)
                 runs[period] = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
-    def _symbol(self, value: int) -> int:
-        if value:
-            return value
+    def _unknown(self) -> int:
+        """A symbol that equals none."""
         self.unknown += 1
         return -self.unknown
 
@@ -232,17 +234,16 @@ class Steps:
     def distinct(self, period: int) -> bool:
         """Whether the last `period` steps are more than one step repeated."""
         canons = self.canons
-        first = canons[-1]
-        return any(canons[-i] != first for i in range(2, period + 1))
+        return canons[-period:].count(canons[-1]) < period
 
     def failing(self, period: int) -> bool:
         """Whether a tool failed in one of the last `period` steps, and these are to the letter those before them."""
         ring = self.ring
         if len(ring) < 2 * period - 1:
             return False
-        before = [ring[-i - period].exact for i in range(1, period)]
-        return [ring[-i].exact for i in range(1, period)] == before and any(
-            ring[-i].error for i in range(1, period + 1)
+        return any(step.error for step in ring[-period:]) and all(
+            step.exact == before.exact
+            for step, before in zip(ring[1 - period :], ring[1 - 2 * period : -period], strict=True)
         )
 
     def cycling(self) -> bool:
@@ -273,7 +274,7 @@ class Steps:
         steps.runs, steps.action_runs, steps.repeats, steps.observed_again, unknown = state
         steps.unknown = unknown - sum(not s.canon for s in steps.ring) - sum(not s.action for s in steps.ring)
         for step in steps.ring:
-            steps.canons.append(steps._symbol(step.canon))
-            steps.actions.append(steps._symbol(step.action))
+            steps.canons.append(step.canon or steps._unknown())
+            steps.actions.append(step.action or steps._unknown())
             steps.observations.append(step.observation)
         return steps

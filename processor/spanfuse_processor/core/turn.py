@@ -46,7 +46,7 @@ def number(text: str) -> int:
 
 def hashes(found: Fingerprint) -> tuple[int, int]:
     """Exact and canonical hash as integers; 0 for an unknown identity."""
-    exact, canon = found.exact, found.canon
+    exact, canon = found[:16], found.canon
     if not canon:
         return 0, 0
     number = int(canon, 16)
@@ -119,7 +119,7 @@ def _told_by_turns(steps: Steps) -> bool:
 
 def _exempt(call: Call, tools: Sequence[str], book: RuleBook) -> bool:
     """Whether asking again is these tools' work: then what they do is no step to any rule."""
-    return all(book.of(call.agent, call.team, tool).repeat_no_progress.exempt for tool in tools)
+    return book.exempts and all(book.of(call.agent, call.team, tool).repeat_no_progress.exempt for tool in tools)
 
 
 def _told_before(steps: Steps, step: Step) -> bool:

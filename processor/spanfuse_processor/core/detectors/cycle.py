@@ -58,10 +58,10 @@ def _finding(
     steps: Steps, session: SessionState, turn: Turn, rule: Cycle, period: int, rounds: int, *, foreseen: bool
 ) -> Finding:
     ring = steps.ring
-    round_ = list(ring)[-period:]
+    round_ = ring[-period:]
     first = ring[-min(len(ring), rounds * period - foreseen)]
     gone = (steps.runs[period] + foreseen) // period + 1
-    waits = gone < rule.wait_rounds and unhurried(list(ring)[::-1][::period][: gone - foreseen][::-1], rule.wait_s)
+    waits = gone < rule.wait_rounds and unhurried(ring[::-1][::period][: gone - foreseen][::-1], rule.wait_s)
     action = action_of(rule.mode)
     return Finding(
         rule="cycle",
@@ -105,13 +105,13 @@ def _on_actions(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) ->
     runs, ring = steps.action_runs, steps.ring
     for period in range(2, rule.max_period + 1):
         needed = (rule.action_rounds - 1) * period
-        if runs[period] >= needed and len({s.action for s in list(ring)[-period:]}) > 1:
+        if runs[period] >= needed and len({s.action for s in ring[-period:]}) > 1:
             first = ring[-min(len(ring), rule.action_rounds * period)]
             return Finding(
                 rule="cycle",
                 mode=rule.mode,
                 action=gently(action_of(rule.mode)),
-                message=f"The same {period} actions{_tools(list(ring)[-period:])} went round {rule.action_rounds} times, with "
+                message=f"The same {period} actions{_tools(ring[-period:])} went round {rule.action_rounds} times, with "
                 "results that differ. Check that this still leads anywhere.",
                 evidence=evidence(
                     session,

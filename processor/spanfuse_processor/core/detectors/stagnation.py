@@ -7,8 +7,6 @@ of those in a row are enough.
 
 from __future__ import annotations
 
-from itertools import islice
-
 from spanfuse_processor.core.finding import Finding, action_of, evidence, gently
 from spanfuse_processor.core.session import SessionState
 from spanfuse_processor.core.steps import Step
@@ -31,7 +29,7 @@ def detect(session: SessionState, turn: Turn) -> Finding | None:
     ring = session.steps.ring
     if len(ring) < rule.window:
         return None
-    recent = list(islice(ring, len(ring) - rule.window, None))
+    recent = ring[-rule.window :]
     share = sum(s.novel and not s.echo for s in recent) / rule.window
     if share >= rule.nudge_below:
         return None
