@@ -83,7 +83,11 @@ def as_json(found: Dashboard) -> str:
     built = found.build()
     for number, panel in enumerate(built.panels or (), start=1):
         panel.id_val = number
-    return json.dumps(json.loads(JSONEncoder().encode(built)), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    content = json.loads(JSONEncoder().encode(built))
+    for variable in content["templating"]["list"]:
+        for name in ("auto", "auto_count", "auto_min"):  # of variables of another kind
+            del variable[name]
+    return json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
 def _places() -> list[Any]:
@@ -110,22 +114,21 @@ def _api() -> TextBoxVariable:
 
 
 class _Marked(models.AnnotationQuery):
-    """Marks in time out of Prometheus; the SDK's own have no step and no text."""
+    """Marks in time out of Prometheus: the SDK's own have no query and no text."""
 
-    step: str
-    title: str
-    tags: str
+    more: dict[str, object]
 
     def to_json(self) -> dict[str, object]:
-        return super().to_json() | {"step": self.step, "titleFormat": self.title, "tagKeys": self.tags}
+        return super().to_json() | self.more
 
 
 class _Marks(Builder[models.AnnotationQuery]):
     """Those of a query, looked for every minute."""
 
     def __init__(self, name: str, color: str, expr: str, *, title: str, tags: str) -> None:
-        self._built = _Marked(name=name, datasource=SOURCE, expr=expr, icon_color=color)
-        self._built.step, self._built.title, self._built.tags = "60s", title, tags
+        self._built = _Marked(name=name, datasource=SOURCE, icon_color=color)
+        target = {"expr": expr, "interval": "1m", "refId": "Anno"}
+        self._built.more = {"target": target, "titleFormat": title, "tagKeys": tags}
 
     def build(self) -> models.AnnotationQuery:
         return self._built

@@ -63,7 +63,7 @@ def of_dashboards() -> Iterator[Asked]:
             for target in panel.get("targets", ()):
                 yield Asked(f"{path.stem} / {panel['title']} / {target['refId']}", target["expr"], target["range"])
         for mark in found["annotations"]["list"]:
-            yield Asked(f"{path.stem} / annotation {mark['name']}", mark["expr"], True)
+            yield Asked(f"{path.stem} / annotation {mark['name']}", mark["target"]["expr"], True)
         for variable in found["templating"]["list"]:
             if variable["type"] == "query":
                 metric, label = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()  # type: ignore[union-attr]
