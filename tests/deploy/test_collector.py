@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import subprocess
+import urllib.error
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -263,6 +264,31 @@ def test_nothing_is_lost_while_kafka_is_away(fleet: Behind, kafka: KafkaService)
         kafka.start()
     fleet.passed(round(before) + 40, 90)
     assert len(fleet.calls("waiting")) == 40
+
+
+def test_what_the_gateways_queue_cannot_hold_waits_on_the_node(
+    fleet: Behind, kafka: KafkaService, tmp_path: Path
+) -> None:
+    """A gateway that is full refuses, also those who send to it without a Collector of their own."""
+    if not kafka.managed:
+        pytest.skip("the broker of SPANFUSE_TEST_KAFKA is not ours to kill")
+    with behind(tmp_path, fleet.brokers, OTELCOL_QUEUE_BYTES="20000000") as small:
+        kafka.kill()
+        try:
+            for number in range(1, 31):
+                found = made_by("overflowing", number, input=f"{number} {'x' * 1_000_000}")
+                assert small.post("/v1/traces", protobuf_bytes(found)) == 200
+            wait_until(lambda: small.gateway.metric("otelcol_receiver_refused_spans") > 0, "the gateway refuses")
+            with pytest.raises(urllib.error.HTTPError, match="503"):
+                small.post(
+                    "/v1/traces",
+                    protobuf_bytes(*(made_by("overflowing", 99, input="x" * 3_900_000) for _ in range(5))),
+                    small.gateway,
+                )
+        finally:
+            kafka.start()
+        small.passed(30, 90)
+        assert len(small.calls("overflowing")) == 30
 
 
 def test_what_waits_outlives_the_process_where_the_queue_is_on_disk(

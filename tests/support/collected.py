@@ -111,15 +111,20 @@ async def _holding(brokers: str, texts: Sequence[bytes]) -> Counter[str]:
 
 @contextmanager
 def behind(
-    folder: Path, brokers: str, over_agent: Sequence[str] = (), over_gateway: Sequence[str] = ()
+    folder: Path,
+    brokers: str,
+    over_agent: Sequence[str] = (),
+    over_gateway: Sequence[str] = (),
+    **gateway_variables: str,
 ) -> Iterator[Behind]:
     """Two Collectors before a broker whose topics are there.
 
     Args:
         over_agent: files that are laid over agent.yaml.
         over_gateway: likewise over gateway.yaml.
+        gateway_variables: of the gateway, beside those that are needed.
     """
-    kafka = {"KAFKA_BROKERS": brokers, "OTELCOL_STORAGE": str(folder / "queue")}
+    kafka = {"KAFKA_BROKERS": brokers, "OTELCOL_STORAGE": str(folder / "queue"), **gateway_variables}
     gateway = Collector(folder, ["gateway.yaml", *over_gateway], kafka)
     agent = Collector(folder, ["agent.yaml", *over_agent], {"GATEWAY_ENDPOINT": f"127.0.0.1:{gateway.grpc}"})
     try:
