@@ -65,6 +65,8 @@ class Table:
     note: str = ""
     code: int = -1
     """Column whose cells are names of rules or settings; none: -1."""
+    wide: Sequence[str] = ("Settings", "What it is")
+    """Headings of columns of long text."""
 
     @property
     def shown(self) -> Sequence[Sequence[str]]:

@@ -114,7 +114,7 @@ def _lead(study: Study, now: Score, then: Score) -> str:
     return (
         f"{begin} With the recommended settings spanfuse would have stopped {of(then.stopped, then.runaways)} runaways and "
         f"{of(then.good_stopped, then.good)} good sessions, and saved {_saved(then)}. As it is configured it would have "
-        f"stopped {count(now.stopped)} runaways and {plural(now.good_stopped, 'good session')}, and saved {_saved(now)}."
+        f"stopped {plural(now.stopped, 'runaway')} and {plural(now.good_stopped, 'good session')}, and saved {_saved(now)}."
     )
 
 
@@ -150,7 +150,7 @@ def _tiles(now: Score, then: Score, *, changed: bool) -> list[Tile]:
         return f" · as configured {value}" if changed else ""
 
     late = then.calls_to_stop_p50
-    seconds = "" if then.seconds_p50 is None else f", {lasted(round(then.seconds_p50 * 1e9))} after the loop began"
+    seconds = "" if not then.seconds_p50 else f", {lasted(round(then.seconds_p50 * 1e9))} after the loop began"
     return [
         Tile("Runaways stopped", count(then.stopped), f"of {count(then.runaways)}{before(count(now.stopped))}"),
         Tile(
