@@ -37,7 +37,9 @@ COMMANDS = [
     "tail",
     "inspect",
     "doctor",
+    "record",
     "replay",
+    "tune",
     "completion",
 ]
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from spanfuse_processor.cli.kafka import kafka_settings
 from spanfuse_processor.cli.options import brokers_option, config_option
 from spanfuse_processor.cli.types import Moment
 
@@ -88,6 +87,7 @@ def source_of(
         click.UsageError: files and topics are given, or neither.
         ConfigError: it is not said where Kafka is.
     """
+    from spanfuse_processor.cli.kafka import kafka_settings
     from spanfuse_processor.hosts.replay import Files, TopicRange
 
     if bool(files) == bool(topics):
