@@ -6,12 +6,12 @@ from typing import Final
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
+from dashboards.generator import around
 from dashboards.generator import queries as q
 from dashboards.generator.board import board
 from dashboards.generator.panels import NONE_WANTED, Built, Query, Steps, lines, number
-from dashboards.generator.shared import LATE, delays, hosts
+from dashboards.generator.shared import LATE, delays
 from spanfuse_processor.telemetry.catalogue import (
-    API_TIME,
     BATCH,
     BY_NAME,
     CALLS,
@@ -23,13 +23,10 @@ from spanfuse_processor.telemetry.catalogue import (
     IDLE,
     INGEST,
     LAG,
-    LOST_ROWS,
     READY,
     STATE_BYTES,
     STATE_ENTRIES,
     STEP,
-    STREAMS,
-    WAITING_ROWS,
     Instrument,
 )
 
@@ -57,8 +54,9 @@ def build() -> Dashboard:
         ("Keeping up", _pace()),
         ("Not taken", _lost()),
         ("State", _state()),
-        ("API, alerts, read model", _api()),
-        ("Processes", _processes()),
+        ("API, alerts, read model", around.api()),
+        ("Proxy", around.proxy()),
+        ("Processes", around.processes()),
     )
     return board("spanfuse-operations", "spanfuse / Operations", about, (), sections)
 
@@ -234,52 +232,6 @@ def _state() -> list[Built]:
             Query(q.total(STATE_BYTES, by=("kind",)), "{{kind}}"),
             stacked=True,
         ),
-    ]
-
-
-def _api() -> list[Built]:
-    took = q.quantile(0.95, API_TIME, by=("route",))
-    requests = q.rate(f"{API_TIME.prometheus}_count", by=("status",))
-    return [
-        lines(
-            "Requests to the API",
-            "Requests per second, by class of the status.",
-            "reqps",
-            Query(requests, "{{status}}"),
-            stacked=True,
-        ),
-        lines(
-            "Answers of the API",
-            "95 % come within this time, of the 10 slowest routes; of a stream, until it begins.",
-            "s",
-            Query(q.top(10, took), "{{route}}"),
-        ),
-        lines(
-            "Clients of the event stream",
-            "Guards, pages and commands that listen.",
-            "short",
-            Query(q.total(STREAMS, by=("instance",)), "{{instance}}"),
-            stacked=True,
-        ),
-        lines(
-            "Read model",
-            "What Redis has not been told yet, and what people are not shown since it was away or refused it.",
-            "short",
-            Query(q.total(WAITING_ROWS), "waiting"),
-            Query(q.each(LOST_ROWS, by=("kind",)), "dropped {{kind}}"),
-        ),
-    ]
-
-
-def _processes() -> list[Built]:
-    def process(name: str, expression: str = "{}") -> Query:
-        return Query(expression.format(q.series(f"process_{name}")), "{{instance}}")
-
-    return [
-        lines("CPU", "Cores that a process uses.", "short", process("cpu_seconds_total", "rate({}[$__rate_interval])")),
-        lines("Memory", "Resident memory of a process.", "bytes", process("resident_memory_bytes")),
-        lines("Open files", "Sockets included.", "short", process("open_fds")),
-        hosts(width=12, height=8),
     ]
 
 

@@ -30,7 +30,12 @@ EMPTY: Final = {
     "alerts / SpanfuseApiErrors": "an API that works answers nothing with 5xx; promtool's cases have it fire"
 }
 """Where nothing comes, and why that is right."""
-HOSTS: Final = {"spanfuse-embedded": "embedded", "spanfuse-worker": "worker", "spanfuse-api": "api"}
+HOSTS: Final = {
+    "spanfuse-embedded": "embedded",
+    "spanfuse-worker": "worker",
+    "spanfuse-api": "api",
+    "spanfuse-proxy": "proxy",
+}
 """Job → what runs there."""
 
 
@@ -40,7 +45,7 @@ def fleet(
 ) -> Iterator[Fleet]:
     """Both, after the load."""
     with observed_fleet(tmp_path_factory.mktemp("observed"), kafka, redis_service) as found:
-        wait_until(lambda: len(found.prometheus.query("up == 1")) == 3, "all targets answer", 30)
+        wait_until(lambda: len(found.prometheus.query("up == 1")) == 4, "all targets answer", 30)
         load(found, kafka)
         yield found
 

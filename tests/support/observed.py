@@ -24,6 +24,7 @@ from tests.services.redis_server import RedisService
 from tests.support import alert_servers, hosts
 from tests.support.alerting import call, loop
 from tests.support.promql import ROOT
+from tests.support.proxy_process import provider_process, proxy_process
 from tests.support.recorded import attribute
 from tests.support.stream import OTLP_SPANS, fresh_topics, send
 
@@ -55,6 +56,7 @@ class Fleet(NamedTuple):
     embedded: hosts.Deployment
     stream: hosts.Deployment
     api: str
+    proxy: str
 
 
 def _config(hook: str, ledger: str, **extensions: Any) -> dict[str, Any]:
@@ -69,9 +71,9 @@ def _config(hook: str, ledger: str, **extensions: Any) -> dict[str, Any]:
 
 @contextmanager
 def observed_fleet(folder: Path, kafka: KafkaService, redis: RedisService) -> Iterator[Fleet]:
-    """An embedded host; a worker and an API on Kafka and Redis; and Prometheus with the configuration and rules of deploy/."""
+    """An embedded host and a proxy; a worker and an API on Kafka and Redis; Prometheus with what is in deploy/prometheus."""
     asyncio.run(fresh_topics(kafka.brokers))
-    (port,) = free_ports(1)
+    port, beside = (f"127.0.0.1:{port}" for port in free_ports(2))
     address = f"{redis.url}?tenant={uuid4().hex}"
     folders = {name: folder / name for name in ("embedded", "worker", "api")}
     for one in folders.values():
@@ -84,17 +86,19 @@ def observed_fleet(folder: Path, kafka: KafkaService, redis: RedisService) -> It
         shared = _config(
             hook, address, readmodel={"address": address}, api={"endpoint": "127.0.0.1:0", "tokens": tokens}
         )
-        metrics = {"telemetry": {"metrics": {"endpoint": f"127.0.0.1:{port}"}}}
+        metrics = {"telemetry": {"metrics": {"endpoint": port}}}
         worker = shared | {"service": shared["service"] | metrics}
         stream = stack.enter_context(hosts.stream(folders["worker"], worker, kafka.brokers))
         api = stack.enter_context(hosts.api(folders["api"], shared, kafka.brokers))
-        prometheus = Prometheus(_scraping(folder, embedded.api, f"127.0.0.1:{port}", api))
+        _, provider = stack.enter_context(provider_process())
+        proxy = stack.enter_context(proxy_process(provider, "--guard", embedded.api, "--metrics", beside))
+        prometheus = Prometheus(_scraping(folder, embedded.api, port, api, beside))
         prometheus.start()
         stack.callback(prometheus.stop)
-        yield Fleet(prometheus, embedded, stream, api)
+        yield Fleet(prometheus, embedded, stream, api, proxy.url)
 
 
-def _scraping(folder: Path, embedded: str, worker: str, api: str) -> Path:
+def _scraping(folder: Path, embedded: str, worker: str, api: str, proxy: str) -> Path:
     """prometheus.yml as it comes, at other addresses and every second."""
     config = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text(encoding="utf-8"))
     config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
@@ -108,7 +112,7 @@ def _scraping(folder: Path, embedded: str, worker: str, api: str) -> Path:
     (folder / "token").write_text(TOKEN)
     (folder / "targets").mkdir()
     write_yaml(folder / "targets" / "embedded.yaml", [{"targets": [embedded.removeprefix("http://")]}])
-    write_yaml(folder / "targets" / "proxy.yaml", [])
+    write_yaml(folder / "targets" / "proxy.yaml", [{"targets": [proxy]}])
     write_yaml(folder / "prometheus.yml", config)
     return folder
 
@@ -123,6 +127,7 @@ def load(fleet: Fleet, kafka: KafkaService) -> None:
         for otlp in (fleet.embedded.otlp, fleet.stream.otlp):
             for one in (*loop("house-1", 5, model="house-7b", agent="house", team="lab"), _cached()):
                 httpx.post(f"{otlp}/v1/traces", json=one).raise_for_status()
+        _through(fleet.proxy)
         httpx.post(
             f"{fleet.embedded.otlp}/v1/traces",
             content=b"\xff no OTLP",
@@ -134,6 +139,7 @@ def load(fleet: Fleet, kafka: KafkaService) -> None:
             httpx.put(f"{api}/v1/policy", json=overlay, headers=OPERATORS, timeout=30).raise_for_status()
         for ran in agents:
             ran.result()
+    _through(fleet.proxy)  # once more: a rate needs two looks
     for api in (fleet.embedded.api, fleet.api):
         order = {"key": "session:house-1", "actor": "a test"}
         httpx.post(f"{api}/v1/reset", json=order, headers=OPERATORS, timeout=30).raise_for_status()
@@ -146,6 +152,11 @@ def _agents(otlp: str, api: str) -> None:
     )
     assert ran.returncode == 0, ran.stderr
     assert "stopped by" in ran.stdout
+
+
+def _through(proxy: str) -> None:
+    asked = {"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "What is it?"}]}
+    httpx.post(f"{proxy}/v1/chat/completions", json=asked, headers={"Authorization": "Bearer sk"}).raise_for_status()
 
 
 def _cached() -> dict[str, Any]:
