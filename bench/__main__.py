@@ -17,6 +17,7 @@ PARTS = {
     "delay": "from the end of a span to the Guard's refusal, embedded and on Kafka",
     "api": "from an operator's reset to all clients of the API",
     "replay": "a replay of packed calls from a topic, beside the stream host's rate",
+    "sizing": "what a fleet takes: bytes of calls and sessions in Kafka, memory and Redis",
     "stream": "the stream host's throughput against a naive Faust agent on the same broker",
 }
 
