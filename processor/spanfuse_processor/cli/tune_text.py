@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spanfuse_processor.cli.tables import PipedConsole, table
+from spanfuse_processor.hosts.tuning.settings import rule_of
 from spanfuse_processor.hosts.tuning.study import Study
 from spanfuse_schemas.budget import dollars
 
@@ -27,11 +28,11 @@ def show(found: Study, out: Path | None) -> None:
     """
     console = PipedConsole()
     report = found.to_dict()
-    for part in _labelled(report, out) if found.trials.labels else _unlabelled(report):
+    for part in _labelled(found, report, out) if found.trials.labels else _unlabelled(report):
         console.print(part)
 
 
-def _labelled(report: Row, out: Path | None) -> Iterator[RenderableType]:
+def _labelled(found: Study, report: Row, out: Path | None) -> Iterator[RenderableType]:
     yield _labels(report)
     yield _beside(report["now"]["score"], report["recommended"]["score"] if report["policy"] else None)
     yield from _frontier(report["frontier"])
@@ -40,7 +41,7 @@ def _labelled(report: Row, out: Path | None) -> Iterator[RenderableType]:
         yield Text(f"{doubt}\n")
     yield Text(f"{report['why']}\n")
     if report["policy"]:
-        yield _settings(report)
+        yield _settings(found)
     if out is not None:
         yield Text(f"{out}: written." if report["policy"] else f"{out}: not written, since nothing is recommended.")
 
@@ -77,11 +78,16 @@ def _beside(now: Row, then: Row | None) -> Table:
     made.add_row(
         "from beginning to detection, median", *(_or_none(one["seconds_p50"], " s") for one in (now, then) if one)
     )
+    made.add_row("money spent meanwhile, median", *(_money(one["nano_usd_p50"]) for one in (now, then) if one))
     return made
 
 
 def _or_none(value: float | None, unit: str) -> str:
     return "–" if value is None else f"{value:g}{unit}"
+
+
+def _money(value: float | None) -> str:
+    return "–" if value is None else dollars(round(value))
 
 
 def _frontier(points: list[Row]) -> Iterator[RenderableType]:
@@ -113,10 +119,10 @@ def _held_out(report: Row) -> Iterator[RenderableType]:
     yield made
 
 
-def _settings(report: Row) -> Table:
-    made = table("Recommended", "=setting", ">value")
-    for name, value in report["recommended"]["settings"].items():
-        made.add_row(name, str(value))
+def _settings(found: Study) -> Table:
+    made = table("Recommended", "=setting", ">as configured", ">recommended")
+    for rule, setting, value in found.recommended:
+        made.add_row(f"{rule}.{setting}", str(getattr(rule_of(found.trials.policy, rule), setting)), str(value))
     return made
 
 

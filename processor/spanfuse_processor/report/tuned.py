@@ -151,6 +151,7 @@ def _tiles(now: Score, then: Score, *, changed: bool) -> list[Tile]:
 
     late = then.calls_to_stop_p50
     seconds = "" if not then.seconds_p50 else f", {lasted(round(then.seconds_p50 * 1e9))} after the loop began"
+    seconds += f" and {money(then.nano_usd_p50)} into it" if seconds and then.nano_usd_p50 is not None else ""
     return [
         Tile("Runaways stopped", count(then.stopped), f"of {count(then.runaways)}{before(count(now.stopped))}"),
         Tile(

@@ -32,15 +32,17 @@ def test_few_changes_may_be_chance(better: int, worse: int, likely: float) -> No
     assert chance(better, worse) == likely
 
 
-def stop(calls: int, at: int | None = None, money: int = 0, seconds: float | None = None) -> Stop:
-    return Stop(calls, at, money, seconds)
+def stop(
+    calls: int, at: int | None = None, saved: int = 0, seconds: float | None = None, spent: int | None = None
+) -> Stop:
+    return Stop(calls, at, saved, seconds, spent)
 
 
 def test_a_score_tells_right_stops_from_wrong_ones_and_counts_what_was_wasted() -> None:
     runaway = Label(session="r", label="runaway", onset=4, block_at=6)
     found = score(
         [
-            (runaway, stop(20, 8, 120, 30.0)),  # two too late
+            (runaway, stop(20, 8, 120, 30.0, 55)),  # two too late
             (runaway, stop(20)),  # never: 14 wasted
             (runaway, stop(20, 3)),  # before it began
             (Label(session="u", label="runaway"), stop(10, 2, 8, 10.0)),  # where it begins is not known
@@ -55,6 +57,7 @@ def test_a_score_tells_right_stops_from_wrong_ones_and_counts_what_was_wasted() 
     assert (found.wasted_calls, found.wasted_unguarded) == (2 + 14 + 2, 3 * 14 + 10)
     assert (found.saved_calls, found.saved_nano_usd) == (12 + 8, 128)
     assert (found.calls_to_stop_p50, found.seconds_p50, found.seconds_p95) == (2, 10.0, 30.0)
+    assert (found.nano_usd_p50, found.nano_usd_p95) == (55, 55)
     assert found.wrong == 2, "an early stop is a wrong one"
 
 

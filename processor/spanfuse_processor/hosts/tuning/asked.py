@@ -85,8 +85,8 @@ class Asked:
                 self.config.policy(),
                 self.axes,
                 labels,
-                self._replays(spool),
-                self._replays(stack.enter_context(few)) if few is not None else None,
+                self._replays(spool, progress),
+                self._replays(stack.enter_context(few), progress) if few is not None else None,
                 percent=self.percent,
                 tell=lambda done, of: progress("trying settings", done, of),
             )
@@ -97,8 +97,8 @@ class Asked:
         alone = not may_refuse(policy) and all(axis.rule not in OF_SCOPES for axis in self.axes)
         return narrowed(spool, labels) if labels and alone else None
 
-    def _replays(self, spool: Spool) -> Run:
+    def _replays(self, spool: Spool, progress: Progress) -> Run:
         def run(policies: Sequence[Policy]) -> list[Report]:
-            return replay_calls(spool, policies, processes=self.processes)
+            return replay_calls(spool, policies, processes=self.processes, progress=progress)
 
         return run

@@ -24,11 +24,15 @@ class Stop:
     """Money from that call on, nano-dollars."""
     seconds: float | None
     """Time from the beginning of what was found to its detection."""
+    nano_usd: int | None = None
+    """Money spent meanwhile, nano-dollars."""
 
 
 def stop_of(one: SessionReport) -> Stop:
     """What became of a session that was replayed."""
-    return Stop(one.calls, one.blocked_at, one.saved_nano_usd, one.time_to_detection_s)
+    found = next((found for found in one.detections if found.action == "block"), None)
+    spent = found.evidence.get("cost_nano_usd") if found is not None else None
+    return Stop(one.calls, one.blocked_at, one.saved_nano_usd, one.time_to_detection_s, spent)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,10 @@ class Score:
     """Time from the beginning of what was found to its detection, stopped runaways, median, seconds."""
     seconds_p95: float | None
     """The same, 95th percentile."""
+    nano_usd_p50: float | None
+    """Money spent meanwhile, stopped runaways, median, nano-dollars."""
+    nano_usd_p95: float | None
+    """The same, 95th percentile."""
 
     @property
     def wrong(self) -> int:
@@ -103,6 +111,7 @@ def score(sessions: Iterable[tuple[Label, Stop]]) -> Score:
     caught = [(label, stop) for label, stop in runaways if _at(stop) >= (label.onset or 0) and _is_stopped(stop)]
     late = [max(0, _at(stop) - label.wasted_from) for label, stop in caught]
     seconds = [stop.seconds for _, stop in caught if stop.seconds is not None]
+    spent = [stop.nano_usd for _, stop in caught if stop.nano_usd is not None]
     return Score(
         runaways=len(runaways),
         stopped=len(caught),
@@ -120,6 +129,8 @@ def score(sessions: Iterable[tuple[Label, Stop]]) -> Score:
         calls_to_stop_p95=percentile(late, 95),
         seconds_p50=percentile(seconds, 50),
         seconds_p95=percentile(seconds, 95),
+        nano_usd_p50=percentile(spent, 50),
+        nano_usd_p95=percentile(spent, 95),
     )
 
 
