@@ -63,18 +63,19 @@ def cut(data: bytes, home: Home) -> dict[int, bytes] | None:
     if not data.startswith(_BEFORE) or not data.endswith(_AFTER):
         return None
     lanes: dict[int, list[bytes]] = {}
+    homes: dict[bytes, list[bytes]] = {}
     for call in data[len(_BEFORE) : -len(_AFTER)].split(_BETWEEN):
         begin = call.find(_SESSION) + len(_SESSION)
         session = call[begin : call.find(b'"', begin)]
-        if not call.startswith(_FIRST) or begin < len(_SESSION) or b"\\" in session:
+        calls = homes.get(session)
+        if calls is None:
+            if begin < len(_SESSION) or b"\\" in session:
+                return None
+            calls = homes[session] = lanes.setdefault(home(session.decode()), [])
+        if not call.startswith(_FIRST):
             return None
-        lanes.setdefault(_home(session, home), []).append(call)
+        calls.append(call)
     return {lane: _BEFORE + _BETWEEN.join(calls) + _AFTER for lane, calls in lanes.items()}
-
-
-@lru_cache(maxsize=65_536)
-def _home(session: bytes, home: Home) -> int:
-    return home(session.decode())
 
 
 def count(data: bytes) -> int:

@@ -166,24 +166,25 @@ class SessionReport:
         if self.time_to_detection_s is None:
             self.time_to_detection_s, self.calls_to_detection = other.time_to_detection_s, other.calls_to_detection
 
-    def made(self, call: Call) -> None:
-        """Note who made a model call, and when."""
-        if not self.calls:
-            self.agent, self.first_ns = call.agent, call.end_ns
-        if call.end_ns > self.last_ns:
-            self.last_ns = call.end_ns
-
     def stops_as(self, other: SessionReport) -> None:
         """Where it would have been stopped is where another report of it says."""
         self.blocked_at, self.rule = other.blocked_at, other.rule
         self.saved_calls, self.saved_nano_usd = other.saved_calls, other.saved_nano_usd
 
-    def counted(self, cost_nano_usd: int, refused_by: str) -> None:
+    def counted(self, call: Call, refused_by: str) -> None:
         """Take in a model call.
 
         Args:
             refused_by: rule whose decision would have refused it; empty: none would.
         """
+        if not self.calls:
+            self.agent, self.first_ns = call.agent, call.end_ns
+        if call.end_ns > self.last_ns:
+            self.last_ns = call.end_ns
+        self.spent(call.cost_nano_usd, refused_by)
+
+    def spent(self, cost_nano_usd: int, refused_by: str) -> None:
+        """The same of a call of which only its cost is known."""
         if self.blocked_at is None and refused_by:
             self.blocked_at, self.rule = self.calls, refused_by
         if self.blocked_at is not None:

@@ -119,5 +119,5 @@ def stopped(rows: Iterable[Row | Take], scopes: Scopes) -> Iterator[SessionRepor
                 found.setdefault(row.into, SessionReport(row.into)).takes(found.pop(row.origin))
             continue
         session = found.get(row.session) or found.setdefault(row.session, SessionReport(row.session))
-        session.counted(row.cost_nano_usd, row.refused_by or scopes.refusing(row))
+        session.spent(row.cost_nano_usd, row.refused_by or scopes.refusing(row))
     yield from found.values()

@@ -29,8 +29,8 @@ LAST: Final = 2**63 - 1
 
 Place = tuple[int, int, int, str]
 """When a session was first heard of: ordinal of the batch, end and start of the call, id of its span."""
-Seen = tuple[str, bool, bool, bool, bool]
-"""Of a counted call: its kind; whether it has a session, content, usage, a price."""
+Seen = tuple[str, str, str, str, bool, bool]
+"""Of a counted call: kind, session source, content, cost source, whether its usage is an estimate, and whether it is none."""
 
 
 class Row(NamedTuple):
@@ -147,43 +147,37 @@ class Sessions:
         self._run, self._part = self._pipeline.begin(self._states.get), 0
 
     def _call(self, call: Call, run: Run) -> None:
-        call, state = self._pipeline.place(call, run)
+        pipeline, state = self._pipeline, run.state(call.session)
+        if state is not None and state.ways is not None:
+            call, state = pipeline.place(call, run)
         if state is None:
             return
-        if state.last_ns and call.start_ns - state.last_ns > self._idle_ns:  # it has been forgotten, as live
+        if call.start_ns - state.last_ns > self._idle_ns and state.last_ns:  # it has been forgotten, as live
             state = self._states.renew(state.key)
             run.begin_anew(state)
         held, out = state.decision, run.out
         counted, told = out.counted, len(out.detections)
-        if not self._pipeline.enter(state, call, run):
+        if not pipeline.enter(state, call, run):
             return
         found, name = self.found, call.session
         session = found.sessions.get(name) or self._new(name, (self._ordinal, call.end_ns, call.start_ns, call.span_id))
-        is_new = out.counted > counted
-        is_model = is_new and call.kind == "llm"
-        if is_new:
+        is_model = out.counted > counted and call.kind == "llm"
+        if out.counted > counted:
             found.seen[_seen(call)] += 1
             if is_model and name not in self._detected:
-                self._ended(name).add(call.end_ns)
+                (self._ends.get(name) or self._ends.setdefault(name, Ends())).add(call.end_ns)
         if len(out.detections) > told:
             self._tell(session, out.detections[told:], session.calls - state.calls + is_model)
         if is_model:
             refused_by = held.rule if held is not None and refused(held, call) else ""
             if self._row is not None:
                 self._row(Row(self._ordinal, name, call.cost_nano_usd, call.start_ns, refused_by, _scopes(call)))
-            session.made(call)
-            session.counted(call.cost_nano_usd, refused_by)
+            session.counted(call, refused_by)
 
     def _new(self, name: str, place: Place) -> SessionReport:
         session = self.found.sessions[name] = SessionReport(name)
         self.found.places[name] = place
         return session
-
-    def _ended(self, name: str) -> Ends:
-        ends = self._ends.get(name)
-        if ends is None:
-            ends = self._ends[name] = Ends()
-        return ends
 
     def _know(self, alias: Alias, run: Run) -> None:
         """What is known by now of calls that were replayed before."""
@@ -247,10 +241,5 @@ def _scopes(call: Call) -> tuple[str, ...]:
 
 def _seen(call: Call) -> Seen:
     tokens = call.tokens
-    return (
-        call.kind,
-        call.session_source != "trace",
-        call.content != "structure",
-        not call.usage_estimated and tokens.input + tokens.output > 0,
-        call.cost_source in ("reported", "computed"),
-    )
+    is_empty = not (tokens.input or tokens.output)
+    return call.kind, call.session_source, call.content, call.cost_source, call.usage_estimated, is_empty

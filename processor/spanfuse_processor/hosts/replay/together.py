@@ -62,13 +62,13 @@ def _add_scopes(report: Report, parts: Sequence[LaneReport], scopes: Scopes) -> 
 
 
 def _cover(coverage: Counter[str], seen: Seen, calls: int) -> None:
-    kind, with_session, with_content, with_usage, with_price = seen
+    kind, session_source, content, cost_source, is_estimated, is_empty = seen
     coverage["calls"] += calls
-    coverage["with_session"] += with_session * calls
-    coverage["with_content"] += with_content * calls
+    coverage["with_session"] += (session_source != "trace") * calls
+    coverage["with_content"] += (content != "structure") * calls
     if kind == "tool":
         coverage["tool_calls"] += calls
         return
     coverage["llm_calls"] += calls
-    coverage["with_usage"] += with_usage * calls
-    coverage["with_price"] += with_price * calls
+    coverage["with_usage"] += (not is_estimated and not is_empty) * calls
+    coverage["with_price"] += (cost_source in ("reported", "computed")) * calls
