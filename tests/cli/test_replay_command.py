@@ -120,6 +120,16 @@ def test_two_configurations_are_compared(spanfuse: Spanfuse, tmp_path: Path) -> 
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_the_old_name_of_the_option_still_works(spanfuse: Spanfuse, tmp_path: Path) -> None:
+    path = write_lines(tmp_path / "r.jsonl", repeater(4))
+    asked = [
+        spanfuse("replay", path, name, _empty(tmp_path), "--format", "json").stdout
+        for name in ("--compare", "--against")
+    ]
+    assert asked[0] == asked[1]
+    assert "diff" in json.loads(asked[0])
+
+
 def test_a_pipe_is_compared_in_one_reading(spanfuse: Spanfuse, tmp_path: Path) -> None:
     data = write_lines(tmp_path / "r.jsonl", repeater(6)).read_bytes()
     command = [
