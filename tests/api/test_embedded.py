@@ -8,15 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import pytest
 
 from spanfuse import Guard
 from spanfuse.testing import is_blocked
+from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts.embedded import EmbeddedHost
 from tests.hosts.test_embedded import config, send
 from tests.support.api import ADMIN, OPERATE, READ, SETTINGS, bearer
 from tests.support.loops import in_loop, until
-from tests.support.openapi import Document
 from tests.support.measured import samples, value
+from tests.support.openapi import Document
 from tests.support.recorded import repeater
 
 BUDGETS = {"user/daily": {"limit_usd": 5, "period": "daily"}, "global/daily": {"limit_usd": 50, "period": "daily"}}
@@ -120,3 +122,18 @@ async def test_a_dry_run_tells_what_other_rules_would_have_stopped() -> None:
 def _with_tokens() -> dict[str, Any]:
     tokens = [t.model_dump() | {"token": t.token.get_secret_value()} for t in SETTINGS.tokens]
     return {"api": {"endpoint": "127.0.0.1:0", "tokens": tokens}, "storage": {"path": ""}}
+
+
+@in_loop
+async def test_metrics_are_told_while_the_storage_is_away_but_for_what_only_it_knows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*_: Any) -> Any:
+        raise UnavailableError("the storage is away")
+
+    async with running() as (host, client):
+        monkeypatch.setattr(host.engine.work.store, "entries", away)
+        found = samples((await client.get("/metrics")).text)
+    assert value(found, "spanfuse_calls_total") == 4
+    assert value(found, "spanfuse_open_breakers") == 1
+    assert not any(name == "spanfuse_state_entries" for name, _ in found)

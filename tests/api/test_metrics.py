@@ -16,7 +16,7 @@ from spanfuse_processor.api.access import Access
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.api.timed import Timed
 from spanfuse_processor.telemetry.running import Telemetry
-from tests.support.api import READ, SETTINGS, Api, bearer
+from tests.support.api import READ, SETTINGS, bearer
 from tests.support.console import FakeConsole
 from tests.support.loops import in_loop
 from tests.support.measured import Host, Samples, measuring, samples, scraped, value
@@ -56,8 +56,10 @@ async def test_openmetrics_is_given_where_it_is_asked_for() -> None:
 
 
 @in_loop
-async def test_an_api_that_measures_nothing_says_so(api: Api) -> None:
-    assert (await api.send("GET", "/metrics")).status_code == 404
+async def test_an_api_that_measures_nothing_says_so() -> None:
+    transport = httpx.ASGITransport(create_app(FakeConsole()))
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        assert (await client.get("/metrics")).status_code == 404
 
 
 @in_loop

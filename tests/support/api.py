@@ -11,8 +11,11 @@ from spanfuse_processor.api.access import Access
 from spanfuse_processor.api.alerts import Alert, AlertPage, AlertQuery, Delivery
 from spanfuse_processor.api.app import create_app
 from spanfuse_processor.config.api import Api as Settings
+from spanfuse_processor.config.telemetry import Telemetry as TelemetrySettings
 from spanfuse_processor.errors import QueryError
+from spanfuse_processor.telemetry.running import Telemetry
 from tests.support.console import NOW_NS, FakeConsole
+from tests.support.measured import Host
 
 READ, OPERATE, ADMIN, EXPIRED = ("read-" + "r" * 16, "operate-" + "o" * 16, "admin-" + "a" * 16, "expired-" + "e" * 16)
 SETTINGS = Settings.model_validate(
@@ -90,7 +93,9 @@ class Api:
         self.host = FakeConsole()
         self.access = Access(settings)
         self.alerts = FakeAlerts() if alerts else None
-        self.app: ASGIApp = create_app(self.host, access=self.access, alerts=self.alerts)
+        measured = Host()
+        self.telemetry = Telemetry(TelemetrySettings(), "embedded", measured, measured.observe)
+        self.app: ASGIApp = create_app(self.host, access=self.access, alerts=self.alerts, telemetry=self.telemetry)
 
     async def send(self, method: str, path: str, base: str = "http://localhost", **request: Any) -> httpx.Response:
         """What is answered."""
