@@ -135,5 +135,5 @@ async def test_metrics_are_told_while_the_storage_is_away_but_for_what_only_it_k
         monkeypatch.setattr(host.engine.work.store, "entries", away)
         found = samples((await client.get("/metrics")).text)
     assert value(found, "spanfuse_calls_total") == 4
-    assert value(found, "spanfuse_open_breakers") == 1
+    assert value(found, "spanfuse_half_open_breakers", scope="session") == 1
     assert not any(name == "spanfuse_state_entries" for name, _ in found)
