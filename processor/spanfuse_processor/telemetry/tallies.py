@@ -1,7 +1,7 @@
 """What is added up between two looks: counters and histograms with attributes, bounded, a dictionary each.
 
-Hosts add once per batch, within their event loop. The instruments of OpenTelemetry's SDK take 10 to 20 µs for each
-measurement, as long as the core takes for a third of a call; these take less than one.
+Hosts add once per batch, within their event loop. The instruments of OpenTelemetry's SDK take 6 to 7 µs for each measurement,
+a fifth of what the core takes for a call; a batch of a hundred calls comes to a few additions here.
 """
 
 from __future__ import annotations
