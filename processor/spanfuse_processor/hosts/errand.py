@@ -82,13 +82,23 @@ async def _answered(
 
 
 @asynccontextmanager
-async def new_consumer(settings: KafkaSettings) -> AsyncIterator[AIOKafkaConsumer]:
+async def new_consumer(
+    settings: KafkaSettings, *, partition_bytes: int = 1024 * 1024
+) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer of no group, started, and closed at the end.
+
+    Args:
+        partition_bytes: what a broker gives of a partition at a time; a single message may be larger. Default: that of Kafka.
 
     Raises:
         UnavailableError: if Kafka does not answer.
     """
-    consumer = AIOKafkaConsumer(**client_options(settings), group_id=None, enable_auto_commit=False)
+    consumer = AIOKafkaConsumer(
+        **client_options(settings),
+        group_id=None,
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=partition_bytes,
+    )
     try:
         await start_client(consumer, settings)
         yield consumer

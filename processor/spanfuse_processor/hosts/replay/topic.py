@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 from spanfuse_processor.errors import SpanfuseError, UnavailableError
 from spanfuse_processor.hosts.errand import new_consumer
 from spanfuse_processor.hosts.recordings import Recorded
+from spanfuse_processor.hosts.replay.packed import is_packed
 from spanfuse_processor.hosts.replay.sources import Item
 from spanfuse_processor.hosts.topics import partitions_of
 from spanfuse_processor.otlp.decode import sniff
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 STALL_S: Final = 60.0
 """How long a broker that has messages may give none, seconds."""
+_MOST_MB: Final = 64
+"""What brokers give of all partitions at a time, megabytes; at least one of each."""
 _POLL_MS: Final = 1000
 _AT_ONCE: Final = 1000
 """Messages that are taken of a partition at a time."""
@@ -79,9 +82,13 @@ class _Reader:
         counts = await partitions_of(wanted.settings, wanted.topics)
         missing = [name for name in wanted.topics if name not in counts]
         if missing:
-            raise SpanfuseError(f"Kafka at {wanted.settings.brokers} has no topic {', '.join(missing)}")
+            raise SpanfuseError(
+                f"Kafka at {wanted.settings.brokers} has no topic {', '.join(missing)} that this user may see"
+            )
         tps = [TopicPartition(name, p) for name in wanted.topics for p in range(counts[name])]
-        consumer = self._consumer = await self._stack.enter_async_context(new_consumer(wanted.settings))
+        at_once = max(1, min(_MOST_MB // len(tps), 8)) * 1024 * 1024
+        entered = self._stack.enter_async_context(new_consumer(wanted.settings, partition_bytes=at_once))
+        consumer = self._consumer = await entered
         consumer.assign(tps)
         ends = await consumer.end_offsets(tps)
         begins = await consumer.beginning_offsets(tps)
@@ -148,4 +155,5 @@ def _item(record: Any) -> Item:
     data = record.value or b""
     where = f"{record.topic}-{record.partition}@{record.offset}"
     received_ns = max(0, record.timestamp or 0) * _MILLISECOND
-    return Item(Recorded(data, sniff(data), where), record.topic == OTLP_LOGS, received_ns)
+    encoding = "json" if is_packed(data) else sniff(data)
+    return Item(Recorded(data, encoding, where), record.topic == OTLP_LOGS, received_ns)
