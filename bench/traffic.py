@@ -19,6 +19,8 @@ LOOPS: Final = 50
 """Of so many sessions one runs into a loop half-way."""
 _START_NS: Final = 1_750_000_000 * 10**9
 _EVERY_NS: Final = 10**6
+_AGENTS: Final = 2**60
+"""Ids of spans of agents, which are none of a call."""
 
 
 def messages(count: int, partitions: int) -> Iterator[tuple[int, bytes]]:
@@ -45,7 +47,7 @@ def _call(i: int) -> Call:
     return Call.made(
         trace_id=f"{number + 1:032x}",
         span_id=f"{i + 1:016x}",
-        parent_span_id=f"{number + 1:016x}",
+        parent_span_id=f"{_AGENTS + number:016x}",
         start_ns=start_ns,
         end_ns=start_ns + 10**8,
         session=f"session-{number:06}",

@@ -22,8 +22,8 @@ from spanfuse_processor.hosts.replay.states import MAX_LIVE_SESSIONS, States
 from spanfuse_schemas import Alias, Call, CallBatch, Charge, Decision, Detection, Policy
 
 PART: Final = 200
-"""Calls of a lane that are charged together, unless they came in smaller batches. It decides how soon a scope is stopped: within
-three seconds where there are a thousand calls a second in all."""
+"""Calls of a lane that are charged together, unless they came in smaller batches. It decides how soon a scope is stopped:
+within three seconds where there are a thousand calls a second in all."""
 MAX_ACCOUNTS: Final = 500
 """Accounts of budgets that are listed."""
 LAST: Final = 2**63 - 1
