@@ -74,7 +74,7 @@ def blocks(text: str, language: str) -> list[str]:
 def operate(host: Deployment, folder: Path, lines: str) -> str:
     """What the commands print, each of them a line; those that look end with 1 where something is blocked."""
     said = ""
-    for line in lines.strip().splitlines():
+    for line in filter(None, lines.splitlines()):
         found = re.fullmatch(r"(?:echo '(.*)' \| )?spanfuse (.*)", line)
         assert found, line
         with contextlib.chdir(folder):
