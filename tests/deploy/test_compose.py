@@ -87,6 +87,12 @@ def test_services_are_waited_for_until_they_are_healthy_or_done(file: str) -> No
                 assert found[other]["restart"] == "no"
 
 
+def test_the_agents_of_the_demo_are_where_it_runs_them() -> None:
+    demo = services()["demo"]
+    folder = _mounted(demo, ROOT / "docker-compose.yml")["/etc/spanfuse"]
+    assert (folder / demo["entrypoint"][1].removeprefix("/etc/spanfuse/")).is_file()
+
+
 def test_nothing_reads_or_writes_topics_before_they_are_made() -> None:
     for name in ("worker", "api", "otel-collector"):
         assert services()[name]["depends_on"]["topics"]["condition"] == "service_completed_successfully"
@@ -103,9 +109,8 @@ def test_every_command_of_ours_is_one_that_the_command_line_takes(
     for name, service in found.items():
         if "entrypoint" in service:
             continue
-        config = _mounted(service, ROOT / file)["/etc/spanfuse/spanfuse.yaml"]
-        arguments = [str(config) if part == "/etc/spanfuse/spanfuse.yaml" else part for part in service["command"]]
-        context = parsed(arguments)
+        folder = _mounted(service, ROOT / file)["/etc/spanfuse"].resolve()
+        context = parsed([part.replace("/etc/spanfuse", str(folder)) for part in service["command"]])
         assert context.command_path.split()[1] == service["command"][0], name
 
 
@@ -213,3 +218,12 @@ def _mounted(service: dict[str, Any], file: Path) -> dict[str, Path]:
     """Path within the container → what is mounted there, of files and folders."""
     parts = [volume.split(":") for volume in service.get("volumes", [])]
     return {part[1]: file.parent / part[0] for part in parts}
+
+
+def test_the_docs_tell_of_every_variable_and_every_port() -> None:
+    page = (ROOT / "docs/deploy.md").read_text()
+    asked = set(re.findall(r"\$\{(\w+)", "".join((ROOT / file).read_text() for file in FILES)))
+    assert all(f"`{name}`" in page for name in asked)
+    for service in services().values():
+        for port in service.get("ports", []):
+            assert port.rpartition(":")[0] in page
