@@ -64,7 +64,7 @@ collector: $(INSTALLED) ## write deploy/collector/without-content.yaml anew from
 	$(BIN)/python -m deploy.collector.generator
 
 docs: $(INSTALLED) ## the site of docs/ into build/site; a link that leads nowhere is an error
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 docs-serve: $(INSTALLED) ## the same on http://127.0.0.1:8000, anew with each change
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict

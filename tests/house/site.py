@@ -22,8 +22,8 @@ class Built(NamedTuple):
 
 
 def build(folder: Path) -> Built:
-    """Build it with `--strict`."""
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    """Build it with `--strict`, which sees no warnings where it is also `--quiet`."""
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=100)
     return Built(folder, done.stdout + done.stderr, bool(done.returncode))

@@ -39,7 +39,7 @@ def leads_to(page: str, link: str) -> str:
 def test_it_is_built_without_a_warning(built: Built) -> None:
     """Every page is in the navigation, every link and anchor is there: `--strict` takes a warning for an error."""
     assert not built.failed, built.said
-    assert built.said == ""
+    assert "WARNING" not in built.said
 
 
 def test_every_page_of_docs_is_on_it(pages: dict[str, Read]) -> None:
@@ -121,5 +121,5 @@ def test_what_readme_links_to_in_docs_is_on_it(pages: dict[str, Read]) -> None:
         r"\]\(docs/([\w./-]+\.md)(?:#([\w-]+))?\)", Path(ROOT / "README.md").read_text(encoding="utf-8")
     ):
         path, anchor = link
-        page = pages[leads_to("index.html", path.removesuffix(".md").removesuffix("README") + "/")]
+        page = pages[leads_to("index.html", "./" + path.removesuffix(".md").removesuffix("README") + "/")]
         assert not anchor or anchor in page.anchors, link
