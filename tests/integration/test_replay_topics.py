@@ -139,6 +139,14 @@ def test_calls_and_the_spans_that_they_were_made_of_come_to_the_same(spanfuse: A
     assert by_name["loop-0"]["blocked_at"] == 3
 
 
+def test_several_topics_are_read_together_and_what_they_both_hold_counts_once(spanfuse: Any) -> None:
+    both = of(spanfuse("replay", "--topic", SPANS, "--topic", PACKED, "--format=json"))
+    spans = of(spanfuse("replay", "--topic", SPANS, "--format=json"))
+    assert both["totals"]["calls"] == spans["totals"]["calls"]
+    assert both["coverage"]["duplicates"] >= both["coverage"]["calls"]
+    assert both["coverage"]["spans"] == spans["coverage"]["spans"]
+
+
 def test_a_record_is_replayed_as_the_topic_and_holds_no_content(spanfuse: Any, tmp_path: Path) -> None:
     for topic in (SPANS, PACKED):
         out = tmp_path / f"{topic}.jsonl"

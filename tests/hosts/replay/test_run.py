@@ -119,6 +119,11 @@ def as_protobuf_json(request: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def test_of_many_that_cannot_be_read_all_are_counted_and_some_are_told(tmp_path: Path) -> None:
+    with calls_of(Files((write_lines(tmp_path / "r.jsonl", ["garbage"] * 50),))) as spool:
+        assert (spool.read.undecodable, spool.read.requests, len(spool.read.problems)) == (50, 0, 20)
+
+
 def test_a_reader_that_is_killed_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spanfuse_processor.hosts.replay.readers._AT_ONCE", 1)
     source = Files((write_lines(tmp_path / "r.jsonl", traffic()),))

@@ -92,7 +92,7 @@ class _Ingest:
         self._configs, self._sinks, self._processes = configs, sinks, processes
         self._stack = ExitStack()
         self._reads = [Read() for _ in configs]
-        self._failed: dict[int, tuple[str, str]] = {}
+        self._failed = Ingested()
         self._ordinal = 0
         self._requests = 0
         self._folder: Path
@@ -121,7 +121,7 @@ class _Ingest:
                 self._request(item)
             self._requests += 1
         except DecodeError as error:
-            self._failed[self._ordinal] = where, str(error)
+            self._failed.fail(self._ordinal, where, str(error))
 
     def ended(self) -> list[Read]:
         """Nothing more will come: what was read under each configuration."""
@@ -136,7 +136,7 @@ class _Ingest:
             read.requests += self._requests - len(found.failed)
             read.spans += found.spans
             read.ingest.update(found.counters)
-            for _, (where, why) in sorted({**self._failed, **found.failed}.items()):
+            for _, (where, why) in sorted({**self._failed.failed, **found.failed}.items()):
                 read.fail(where, why)
         return self._reads
 

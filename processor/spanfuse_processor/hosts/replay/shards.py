@@ -18,7 +18,7 @@ from typing import IO, Final, NamedTuple
 from spanfuse_processor.config import Config
 from spanfuse_processor.errors import DecodeError
 from spanfuse_processor.hosts.reading import normaliser_of, prices_of
-from spanfuse_processor.hosts.recordings import MAX_REQUEST_BYTES, Recorded
+from spanfuse_processor.hosts.recordings import MAX_PROBLEMS, MAX_REQUEST_BYTES, Recorded
 from spanfuse_processor.hosts.replay.sources import Item
 from spanfuse_processor.hosts.replay.spool import Frame, write
 from spanfuse_processor.hosts.spans import LOGS_KEYS, SPANS_KEYS, decoded
@@ -28,6 +28,7 @@ from spanfuse_schemas import CallBatch
 from spanfuse_schemas.topics import partition_of
 
 SHARDS: Final = 16
+_UNTOLD: Final = ("", "")
 END: Final = 2**62
 """Ordinal of what comes when nothing more will."""
 _TRACE: Final = re.compile(rb'"trace_?[iI]d"\s*:\s*"([^"]*)"')
@@ -49,7 +50,11 @@ class Ingested:
     spans: int = 0
     counters: Counter[str] = field(default_factory=Counter)
     failed: dict[int, tuple[str, str]] = field(default_factory=dict)
-    """Requests that cannot be decoded, by ordinal: where they stand, and why."""
+    """Requests that cannot be decoded, by ordinal: of the first, where they stand and why."""
+
+    def fail(self, ordinal: int, where: str, why: str) -> None:
+        """Note one that cannot."""
+        self.failed[ordinal] = (where, why) if len(self.failed) < MAX_PROBLEMS else _UNTOLD
 
     def add(self, other: Ingested) -> None:
         """Take in what another process has read."""
@@ -119,7 +124,7 @@ class Shards:
             try:
                 spans, records = decoded(item.recorded, logs=item.logs)
             except DecodeError as error:
-                read.failed[piece.ordinal] = item.recorded.where, str(error)
+                read.fail(piece.ordinal, item.recorded.where, str(error))
                 continue
             read.spans += len(spans)
             # A recording is replayed as if each request had arrived when its last span ended.
