@@ -75,6 +75,12 @@ def test_a_span_that_comes_twice_is_one_step() -> None:
     assert [len(line.rows) for line in lines.all()] == [2]
 
 
+def test_a_span_is_known_within_its_session_only() -> None:
+    lines = Timelines([stopped(1, None, "a"), stopped(1, None, "b")])
+    lines.add(prompt("x", session=name, span_id="1" * 16) for name in "ab")
+    assert [len(line.rows) for line in lines.all()] == [1, 1]
+
+
 def test_what_gave_a_session_away_is_underlined_from_its_beginning() -> None:
     calls = [prompt("x"), *(prompt("again") for _ in range(5))]
     report = stopped(6, 4)

@@ -95,13 +95,13 @@ class Timelines:
         self.found = {name: _begun(one, old) for name, one in self._reports.items()}
         self._rules = {name: _rules(one) for name, one in self._reports.items()}
         self._llm = dict.fromkeys(self.found, 0)
-        self._seen = set[tuple[str, str]]()
+        self._seen = set[tuple[str, str, str]]()
 
     def add(self, calls: Iterable[Call]) -> None:
         """Take in calls, in the order in which they were replayed."""
         for call in calls:
             line = self.found.get(call.session)
-            span = (call.trace_id, call.span_id)
+            span = (call.session, call.trace_id, call.span_id)
             if line is None or span in self._seen:
                 continue
             self._seen.add(span)
