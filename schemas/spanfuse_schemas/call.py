@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Self
 
 from pydantic import Field, GetCoreSchemaHandler
@@ -70,7 +71,7 @@ class Fingerprint(str):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         text = core_schema.str_schema(pattern=r"^(?:[0-9a-f]{32}(?:[0-9a-f]{16})?)?:[0-9]{1,12}$")
-        return core_schema.no_info_after_validator_function(cls, text)
+        return core_schema.no_info_after_validator_function(partial(str.__new__, cls), text)
 
 
 class Message(Record):

@@ -127,7 +127,8 @@ def _opened(session: SessionState, call: Call, finding: Finding, settings: Break
     if current is not None and not (current.conditional and over(current, call.end_ns)):
         held = _weight_of(current)
         longer = finding.ends_ns > (current.expires_at_ns or 0)
-        if weight < held or (weight == held and set(loop) <= set(current.loop) and not longer):
+        known = loop == current.loop or set(loop) <= set(current.loop)
+        if weight < held or (weight == held and known and not longer):
             return []
         if weight == held == 1:
             loop = tuple(dict.fromkeys((*current.loop, *loop)))[-MAX_LOOP:]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import add
 from typing import Any, Final
 
 from spanfuse_processor.core.guards import told_of
@@ -264,9 +265,9 @@ def _size(session: SessionState) -> tuple[int, int]:
 
 def _charge(scope: str, sums: Sums, more: dict[str, Any], source: str, offset: int, at_ns: int) -> Charge:
     cost, calls, tokens_in, tokens_out, failures, sessions, loops, at, started = sums
-    if failures or sessions or loops:  # a field that is given costs more than one that is not
+    if failures or sessions or loops:
         more = more | {"failures": failures, "sessions": sessions, "loops": loops}
-    return Charge(
+    return Charge.made(
         scope=scope, source=source, offset=offset, cost_nano_usd=cost, calls=calls, input_tokens=tokens_in,
         output_tokens=tokens_out, at_ns=at or at_ns, started_ns=started, **more,
     )  # fmt: skip
@@ -298,10 +299,8 @@ def _owe(sums: Sums, cost: int, calls: int, tokens_in: int, tokens_out: int, end
 
 
 def _join(total: Sums, sums: Sums) -> None:
-    for i in range(_ADDED):
-        total[i] += sums[i]
-    for i in range(_ADDED, len(sums)):
-        total[i] = max(total[i], sums[i])
+    total[:_ADDED] = map(add, total, sums[:_ADDED])
+    total[_ADDED:] = map(max, total[_ADDED:], sums[_ADDED:])
 
 
 def _enter(scopes: dict[str, Sums], apart: Apart | None, scope: str, quarter: int, sums: Sums) -> None:

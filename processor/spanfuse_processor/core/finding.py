@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from spanfuse_processor.core.session import SessionState
@@ -72,17 +73,20 @@ def prints_of(steps: Iterable[Step]) -> tuple[LoopPrint, ...]:
             found["tool", 0, step.action] = None
         else:
             return ()
-    return tuple(
-        LoopPrint(canon=hexed(observation), action=hexed(action), fresh=kind == "tool")
-        for kind, observation, action in found
-    )
+    return tuple([_print(observation, action, kind == "tool") for kind, observation, action in found])
 
 
 def any_result_of(step: Step) -> tuple[LoopPrint, ...]:
     """The same, by the action alone: whatever it brings, the next call belongs to the loop."""
     if step.kind == "tool" and not step.tool:
         return ()
-    return (LoopPrint(action=hexed(step.action), fresh=step.kind == "tool"),)
+    return (_print(0, step.action, step.kind == "tool"),)
+
+
+@lru_cache(maxsize=1024)
+def _print(observation: int, action: int, fresh: bool) -> LoopPrint:
+    """While a loop goes on, its prints are asked for at each step."""
+    return LoopPrint(canon=hexed(observation), action=hexed(action), fresh=fresh)
 
 
 def evidence(
@@ -103,10 +107,10 @@ def evidence(
         first: span id, time (ns) and money the session had spent (nano-dollars) when what was found began.
     """
     span_id, since_ns, spent = first
-    return Evidence(
+    return Evidence.made(
         count=count,
-        threshold=threshold,
-        value=count if value is None else value,
+        threshold=float(threshold),
+        value=float(count if value is None else value),
         unit=unit,
         period=period,
         tool=tool,

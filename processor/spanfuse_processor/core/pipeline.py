@@ -248,7 +248,7 @@ class Pipeline:
     def step(self, session: SessionState, call: Call) -> Outcome:
         """Apply one call to its session; what it costs others is the batch's affair."""
         out = Outcome()
-        if self._apply(session, call, out, Ledger()):
+        if self._apply(session, call, out):
             out.touched[session.key] = session
         return out
 
@@ -256,9 +256,11 @@ class Pipeline:
         """Apply a call to its session, and enter into the ledger what came of it; false: it had been told of before."""
         out, ledger = run.out, run.ledger
         decision, told, owner = session.decision, len(out.detections), owner_of(session)
-        counted = out.counted
-        if not self._apply(session, call, out, ledger):
+        counted, corrected = out.counted, len(out.more)
+        if not self._apply(session, call, out):
             return False
+        for more in out.more[corrected:]:
+            ledger.more(more)
         if call.kind == "llm" and out.counted > counted:
             ledger.add(call, session, owner, self._book.of(call.agent, call.team).adaptive)
         if len(out.detections) > told:
@@ -273,7 +275,7 @@ class Pipeline:
         session.forget()
         return decision
 
-    def _apply(self, session: SessionState, call: Call, out: Outcome, ledger: Ledger) -> bool:
+    def _apply(self, session: SessionState, call: Call, out: Outcome) -> bool:
         # Span ids are unique within a trace only.
         status = session.seen.add(int(call.span_id, 16) ^ int(call.trace_id[:16], 16), call.end_ns)
         if status != "new":
@@ -294,7 +296,6 @@ class Pipeline:
                 known.also = counted.span
                 more = correct(session, call, known)
                 if more is not None:
-                    ledger.more(more)
                     out.more.append(more)
                     self._spend(session, more, out, calls=0)
                 self._complete(session, call, known, out)

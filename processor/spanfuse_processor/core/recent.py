@@ -5,7 +5,6 @@ Within one request ingest has told them apart already (`otlp.nested`); this is f
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, Final
 
 from spanfuse_schemas import Call
@@ -58,12 +57,12 @@ class Recent:
 
     __slots__ = ("_calls", "_parents", "_spans", "_twins")
 
-    def __init__(self, calls: Iterable[Counted] = ()) -> None:
-        self._calls = list(calls)[-KEPT:]
+    def __init__(self) -> None:
+        self._calls: list[Counted] = []
         # By these nearly every call is known at once to be a new one.
-        self._spans = [known.span for known in self._calls]
-        self._parents = [known.parent for known in self._calls]
-        self._twins = [known.twin for known in self._calls]
+        self._spans: list[int] = []
+        self._parents: list[int] = []
+        self._twins: list[int] = []
 
     def add(self, call: Counted) -> None:
         """Remember a call that counts."""
@@ -114,7 +113,7 @@ class Recent:
     @classmethod
     def restore(cls, data: list[Any]) -> Recent:
         """The inverse of `snapshot`."""
-        calls = []
+        recent = cls()
         for at in range(0, len(data), 7):
             known = Counted.__new__(Counted)
             known.span, known.parent, known.response, known.end_ns, lasted_ns, tokens, flags = data[at : at + 7]
@@ -122,12 +121,15 @@ class Recent:
             known.tokens = tokens if isinstance(tokens, int) else tokens[1] + tokens[2]
             known.start_ns = known.end_ns - lasted_ns
             known.bare, known.failed, known.also = bool(flags & 1), bool(flags & 2), flags >> 2
-            calls.append(known)
-        return cls(calls)
+            recent.add(known)
+        return recent
 
     def extend(self, other: Recent) -> None:
         """Take in those of another session."""
-        self.__init__(sorted((*self._calls, *other._calls), key=lambda known: known.end_ns))  # type: ignore[misc]
+        calls = sorted((*self._calls, *other._calls), key=lambda known: known.end_ns)
+        self.__init__()  # type: ignore[misc]
+        for known in calls:
+            self.add(known)
 
 
 def _low(text: str) -> int:

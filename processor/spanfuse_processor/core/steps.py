@@ -10,7 +10,7 @@ A call without a history is a prompt: its step is the prompt itself, since nothi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise, takewhile
+from itertools import islice, pairwise, takewhile
 from typing import Any, Final, Literal, NamedTuple
 
 RING: Final = 40
@@ -101,9 +101,11 @@ def matching(steps: Sequence[Step], is_equal: Callable[[Step], bool], *, since_p
 
 def close_together(steps: Sequence[Step], interval_s: float) -> list[Step]:
     """The steps at the end of which each came sooner after the one before than an interval, seconds; 0: all."""
+    if not interval_s:
+        return list(steps)
     kept = list(steps[-1:])
     for step in reversed(steps[:-1]):
-        if interval_s and kept[-1].end_ns - step.end_ns >= interval_s * 1e9:
+        if kept[-1].end_ns - step.end_ns >= interval_s * 1e9:
             break
         kept.append(step)
     return kept[::-1]
@@ -213,7 +215,8 @@ class Steps:
 
     def recent(self, agent: int, count: int) -> list[Step]:
         """The last steps of an agent, by its hash."""
-        return [step for step in self.ring if step.agent == agent][-count:]
+        newest = islice((step for step in reversed(self.ring) if step.agent == agent), count)
+        return list(newest)[::-1]
 
     def run(self, *, errors: bool = False, min_interval_s: float = 0) -> list[Step]:
         """The last steps in a row that have the action of the last one.
@@ -230,6 +233,11 @@ class Steps:
                 break
             row.append(step)
         return close_together(row[::-1], min_interval_s)
+
+    @staticmethod
+    def periods(runs: list[int], longest: int = MAX_PERIOD) -> range:
+        """Periods in which there can be a cycle: a stretch of one and the same step is none."""
+        return range(max(2, runs[1] + 2), longest + 1)
 
     def distinct(self, period: int) -> bool:
         """Whether the last `period` steps are more than one step repeated."""
@@ -249,7 +257,7 @@ class Steps:
     def cycling(self) -> bool:
         """Whether a cycle is growing: at least two full rounds of some period."""
         runs = self.runs
-        return any(runs[p] >= p and self.distinct(p) for p in range(2, MAX_PERIOD + 1))
+        return any(runs[p] >= p and self.distinct(p) for p in self.periods(runs))
 
     def forget(self, agent: int) -> None:
         """Forget the steps of an agent, by its hash."""

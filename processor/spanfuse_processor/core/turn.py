@@ -46,10 +46,10 @@ def number(text: str) -> int:
 
 def hashes(found: Fingerprint) -> tuple[int, int]:
     """Exact and canonical hash as integers; 0 for an unknown identity."""
-    exact, canon = found[:16], found.canon
+    canon = found.canon
     if not canon:
         return 0, 0
-    number = int(canon, 16)
+    exact, number = found[:16], int(canon, 16)
     return (number if exact == canon else int(exact, 16)), number
 
 
@@ -80,11 +80,12 @@ def fold(session: SessionState, call: Call, book: RuleBook) -> Turn:
     step = _turn_step(session, call, book) if call.answers is not None else _prompt_step(session, call)
     rules = book.of(agent, team, step.tool if step else "")
     run = _extend_run(session, call, rules)
-    acted = call.action
-    if acted is None or not call.called or not acted.canon:
+    called = call.called
+    pending = number(call.action.canon) if called and call.action is not None else 0
+    if not pending:
         return Turn(call, rules, step, run)
-    tool = call.called[0] if len(call.called) == 1 else ""
-    return Turn(call, rules, step, run, int(acted.canon, 16), bytes.fromhex(call.asks), book.of(agent, team, tool))
+    tool = called[0] if len(called) == 1 else ""
+    return Turn(call, rules, step, run, pending, bytes.fromhex(call.asks), book.of(agent, team, tool))
 
 
 def _tool_step(session: SessionState, call: Call, book: RuleBook) -> tuple[Step | None, bool]:
@@ -277,10 +278,10 @@ def _append(session: SessionState, agent: str, step: Step) -> Step:
 def _extend_run(session: SessionState, call: Call, rules: Rules) -> PromptRun | None:
     """Count the same new input in a row, as long as neither the history grows nor anything new was observed."""
     new = call.input
-    if new is None or not new.canon:
+    exact, canon = hashes(new) if new is not None else (0, 0)
+    if new is None or not canon:
         return None
-    run = lane(session, call.agent)
-    (exact, canon), near = hashes(new), rules.near
+    run, near = lane(session, call.agent), rules.near
     same = call.system == run.system and (canon == run.canon or _near(run, new, near))
     if same and began_before(call, run.end_ns):
         return None  # siblings in parallel ask once

@@ -148,7 +148,7 @@ def watching(rules: Rules, *, counted: bool = False) -> Watchers:
         counted: of something that was counted before, and now has its content or its place: what looks at steps or at sums.
     """
     awake = [watch for watch in DETECTORS if watch.on(rules) and (not counted or _may_look_again(watch))]
+    asked = [(watch.detect, watch.sight.value) for watch in awake]
     return tuple(
-        tuple(watch.detect for watch in awake if not watch.sight or watch.sight & seen)
-        for seen in range(2 * Sight.QUIET)
+        tuple([detect for detect, wanted in asked if not wanted or wanted & seen]) for seen in range(2 * _QUIET)
     )

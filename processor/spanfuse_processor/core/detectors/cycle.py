@@ -33,7 +33,7 @@ def _look(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) -> Findi
     if not (done_step or foreseen):
         return None
     fewest = min(rule.rounds, rule.rounds_with_errors)
-    for period in range(2, rule.max_period + 1):
+    for period in steps.periods(steps.runs, rule.max_period):
         done = steps.runs[period]
         if done + foreseen < (fewest - 1) * period:
             continue
@@ -103,7 +103,7 @@ def _agents(session: SessionState, steps: list[Step]) -> str:
 
 def _on_actions(steps: Steps, session: SessionState, turn: Turn, rule: Cycle) -> Finding | None:
     runs, ring = steps.action_runs, steps.ring
-    for period in range(2, rule.max_period + 1):
+    for period in steps.periods(runs, rule.max_period):
         needed = (rule.action_rounds - 1) * period
         if runs[period] >= needed and len({s.action for s in ring[-period:]}) > 1:
             first = ring[-min(len(ring), rule.action_rounds * period)]
