@@ -9,17 +9,68 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from spanfuse_processor.errors import SpanfuseError
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+"""Largest request line and headers, bytes; those of a browser with many cookies have some 8 KB."""
+HEAD_TIMEOUT_S: Final = 30.0
+"""How long they may take to arrive, seconds."""
+_TOO_LARGE: Final = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
 class _Server(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Bounded(HttpToolsProtocol):
+    """Ends a connection whose request line and headers are too large or too slow: strangers send those, before any token is
+    looked at."""
+
+    _head: int | None = 0
+    """Bytes of a head that is not complete; none: a body is on its way."""
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # type: ignore[arg-type]
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_here()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._head is not None:
+            self._head += len(data)
+            if self._late is None:
+                self._await_head()
+        super().data_received(data)
+        if self._head is not None and self._head > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+
+    def on_headers_complete(self) -> None:
+        self._head_is_here()
+        self._head = None
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._head = 0
+        super().on_message_complete()
+
+    def _await_head(self) -> None:
+        self._late = self.loop.call_later(HEAD_TIMEOUT_S, self.transport.close)
+
+    def _head_is_here(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
 
 
 class HttpServer:
@@ -40,6 +91,7 @@ class HttpServer:
         self._server = _Server(
             uvicorn.Config(
                 app,
+                http=_Bounded,
                 log_config=None,
                 log_level="critical",
                 access_log=False,

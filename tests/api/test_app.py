@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from spanfuse_processor.api import door
 from tests.support.api import Api
 from tests.support.loops import in_loop
 
@@ -97,6 +100,18 @@ async def test_a_body_may_come_in_pieces_and_is_bounded_all_the_same(api: Api) -
     headers = {"content-type": "application/json"}
     assert (await api("POST", "/v1/reset", content=pieces(2), headers=headers))[0] == 404
     assert (await api("POST", "/v1/reset", content=pieces(100), headers=headers))[0] == 413
+
+
+@in_loop
+async def test_a_body_that_does_not_come_is_not_waited_for(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(door, "BODY_TIMEOUT_S", 0.05)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    headers = {"content-type": "application/json"}
+    assert (await api("POST", "/v1/reset", content=pieces(), headers=headers))[0] == 408
 
 
 @in_loop

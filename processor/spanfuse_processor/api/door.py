@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -13,6 +14,8 @@ from spanfuse_processor.api.failures import refused
 
 MAX_BODY_BYTES: Final = 64 * 1024
 """Largest body, bytes; a policy of a hundred exceptions has some 20 KB."""
+BODY_TIMEOUT_S: Final = 30.0
+"""How long a body may take to arrive, seconds."""
 MAX_QUERY_BYTES: Final = 16 * 1024
 """Longest query, bytes: all fields of the longest one, escaped."""
 HEAD: Final = "spanfuse.head"
@@ -69,11 +72,19 @@ class Door:
 
 
 def _bounded(receive: Receive) -> Receive:
-    taken = 0
+    taken, whole = 0, False
+    until = asyncio.get_running_loop().time() + BODY_TIMEOUT_S
 
     async def bounded() -> Message:
-        nonlocal taken
-        message = await receive()
+        nonlocal taken, whole
+        try:
+            async with asyncio.timeout_at(
+                None if whole else until
+            ):  # behind the body one only waits for the client to leave
+                message = await receive()
+        except TimeoutError:
+            raise HTTPException(408, f"took more than {BODY_TIMEOUT_S:g} s to arrive") from None
+        whole = whole or not message.get("more_body", False)
         taken += len(message.get("body", b""))
         if taken > MAX_BODY_BYTES:
             raise HTTPException(413, f"larger than {MAX_BODY_BYTES} bytes")
