@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import email
 import email.policy
 import json
@@ -25,7 +27,7 @@ from spanfuse_processor.exporters.alerts.receivers.slack import SlackSender
 from spanfuse_processor.exporters.alerts.receivers.slack import message as slack_message
 from spanfuse_processor.exporters.alerts.receivers.smtp import SmtpSender
 from spanfuse_processor.exporters.alerts.receivers.webhook import WebhookSender, event_type
-from spanfuse_processor.exporters.alerts.sender import LaterError, RefusedError, retry_after_s
+from spanfuse_processor.exporters.alerts.sender import LaterError, RefusedError, post, retry_after_s
 from spanfuse_processor.exporters.alerts.text import body
 from spanfuse_schemas import Evidence
 from tests.support import alert_servers
@@ -186,6 +188,29 @@ async def test_nobody_who_answers_is_worth_another_try() -> None:
     async with httpx.AsyncClient() as client:
         with pytest.raises(LaterError):
             await SlackSender(Slack(url="http://127.0.0.1:1/x"), client, "").send(notices("a")[0])
+
+
+@in_loop
+async def test_an_answer_without_end_is_not_read() -> None:
+    """Its status is all that counts; the rest would fill the memory within the time of one delivery."""
+    sent = 0
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999\r\n\r\n")
+        with contextlib.suppress(ConnectionError):
+            while True:
+                writer.write(b"x" * 65_536)
+                await writer.drain()
+                sent += 65_536
+        writer.close()
+
+    async with await asyncio.start_server(answers, "127.0.0.1", 0) as server, httpx.AsyncClient(timeout=5) as client:
+        port = server.sockets[0].getsockname()[1]
+        async with asyncio.timeout(5):
+            await post(client, f"http://127.0.0.1:{port}/", b"{}")
+    assert sent < 20_000_000
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:

@@ -48,25 +48,24 @@ class Sender(Protocol):
         """
 
 
-async def post(
-    client: httpx.AsyncClient, url: str, content: bytes, headers: Mapping[str, str] | None = None
-) -> httpx.Response:
-    """POST JSON. The URL may be a secret, so errors do not name it.
+async def post(client: httpx.AsyncClient, url: str, content: bytes, headers: Mapping[str, str] | None = None) -> None:
+    """POST JSON. The URL may be a secret, so errors do not name it. What is answered beside the status is not read, however
+    much it is.
 
     Raises:
         RefusedError: it will never be taken.
         LaterError: it may be, later.
     """
+    told = {"Content-Type": "application/json", **(headers or {})}
     try:
-        answer = await client.post(
-            url, content=content, headers={"Content-Type": "application/json", **(headers or {})}
-        )
+        async with client.stream("POST", url, content=content, headers=told) as answer:
+            pass
     except (httpx.InvalidURL, httpx.UnsupportedProtocol):
         raise RefusedError("the URL cannot be used") from None
     except httpx.HTTPError as error:
         raise LaterError(f"it does not answer ({type(error).__name__})") from None
     if answer.is_success:
-        return answer
+        return
     why = f"HTTP {answer.status_code}"
     if answer.status_code >= 500 or answer.status_code in AGAIN:
         raise LaterError(why, retry_after_s(answer.headers.get("retry-after", "")))
