@@ -122,7 +122,9 @@ BAD: dict[str, tuple[str, list[str]]] = {
     ),
     "an unknown key that resembles nothing": (
         "service:\n  zzz: 1\n",
-        ["file.yaml:2: service.zzz: unknown key; known are mode, idle_timeout_s, fingerprint_key, signing_key, telemetry"],
+        [
+            "file.yaml:2: service.zzz: unknown key; known are mode, idle_timeout_s, fingerprint_key, signing_key, telemetry"
+        ],
     ),
     "a value out of its range": (
         "\n\ndetectors:\n  cycle:\n    # few\n    rounds: 1\n",

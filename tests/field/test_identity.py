@@ -11,12 +11,12 @@ import pytest
 
 from spanfuse_processor.core.pricing import Prices
 from spanfuse_processor.hosts.inspect import row, verdicts
-from tests.support.replays import replay_files
 from spanfuse_processor.otlp.normalise import Normaliser
 from spanfuse_processor.otlp.whose import Whose
 from tests.core.test_belated import Host
 from tests.otlp.fixtures import NOW_NS, SECOND, TRACE, call, chat, json_bytes, normaliser, says, span
 from tests.support.agents import policy
+from tests.support.replays import replay_files
 
 TASK = [says("Where is my parcel?")]
 SECRET = "secret-123"

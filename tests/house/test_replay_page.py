@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from spanfuse_processor.cli import cli
-from tests.support.replays import replay_files
 from spanfuse_processor.hosts.replay.totals import BY_RULE
 from spanfuse_schemas import Policy
+from tests.support.replays import replay_files
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "replay.md").read_text(encoding="utf-8")

@@ -85,3 +85,9 @@ def _moment(at_ns: int) -> datetime:
         return datetime.fromtimestamp(at_ns / 10**9, UTC)
     except (OverflowError, ValueError, OSError):
         return _LATEST
+
+
+FILTERS: Final = {
+    "money": money, "short": short, "count": count, "percent": percent, "iso": iso, "clock": clock, "lasted": lasted,
+}  # fmt: skip
+"""What templates know them by."""

@@ -51,9 +51,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        name: getattr(formats, name) for name in ("money", "short", "count", "percent", "iso", "clock", "lasted")
-    }
+    made.filters |= formats.FILTERS
     made.globals |= {"address": formats.address, "anchor": formats.anchor, "amount": formats.amount, "parts": PARTS}
     made.globals |= {"line": drawing.line, "area": drawing.area, "width": drawing.WIDTH, "height": drawing.HEIGHT}
     made.globals |= {"v": fingerprint()}
