@@ -91,8 +91,8 @@ class Amount(click.ParamType):
 
 
 class Moment(click.ParamType):
-    """A moment, in nanoseconds since the Unix epoch: ISO 8601 (UTC where it names no zone), a length of time ago such as `7d` or
-    `-7d`, or seconds since the epoch."""
+    """A moment, in nanoseconds since the Unix epoch: ISO 8601 (UTC where it names no zone), a length of time ago such as `7d`
+    or `-7d`, or seconds since the epoch."""
 
     name = "moment"
 

@@ -198,14 +198,14 @@ class Pipeline:
         return self._book.of(session.roster.first if session.roster is not None else "", "")
 
     def _one(self, call: Call, run: Run) -> None:
-        call, state = self.place(call, run)
+        placed, state = self.place(call, run)
         if state is not None:
-            if self.enter(state, call, run):
-                run.out.touched[call.session] = state
-        elif run.lives_here(call.session):
+            if self.enter(state, placed, run):
+                run.out.touched[placed.session] = state
+        elif placed is call or run.lives_here(placed.session):
             run.out.redelivered += 1
         else:
-            run.out.forwarded.append(call)
+            run.out.forwarded.append(placed)
 
     def place(self, call: Call, run: Run) -> tuple[Call, SessionState | None]:
         """A call with the state of its session: of another one, where that of its trace has become known meanwhile; none if
