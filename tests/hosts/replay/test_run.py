@@ -207,14 +207,15 @@ def test_what_a_job_raises_is_raised_here_and_the_others_end() -> None:
 def test_who_is_interrupted_ends_its_processes_and_leaves_no_files(tmp_path: Path, stop: signal.Signals) -> None:
     """Ctrl-C in a terminal goes to all of them."""
     path = write_lines(tmp_path / "r.jsonl.gz", [r for n in range(900) for r in repeater(8, f"{n:05}")])
-    (tmp_path / "tmp").mkdir()
+    temporary = tmp_path / ("tmp" * 40)  # longer than the path of a socket may be
+    temporary.mkdir()
     command = [sys.executable, "-m", "spanfuse_processor", "replay", str(path), "--processes", "2"]
     child = subprocess.Popen(
-        command, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")}, stderr=subprocess.PIPE, start_new_session=True
+        command, env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, start_new_session=True
     )
     end = time.monotonic() + 60
-    while not list((tmp_path / "tmp").glob("spanfuse-replay-*/*.charges-0")):
-        assert child.poll() is None
+    while not list(temporary.glob("spanfuse-replay-*/*.charges-0")):
+        assert child.poll() is None, child.communicate()
         assert time.monotonic() < end
         threading.Event().wait(0.01)
     if stop is signal.SIGINT:
@@ -224,4 +225,4 @@ def test_who_is_interrupted_ends_its_processes_and_leaves_no_files(tmp_path: Pat
     _, told = child.communicate(timeout=30)
     assert child.returncode == 128 + stop
     assert b"Traceback" not in told
-    assert not list((tmp_path / "tmp").glob("spanfuse-*"))
+    assert not list(temporary.glob("spanfuse-*"))

@@ -14,7 +14,6 @@ from spanfuse_processor.errors import SpanfuseError
 
 _END_S: Final = 5.0
 """How long a process that was killed may take to be gone, seconds."""
-_PRELOADED: Final = ["spanfuse_processor.hosts.replay.run", "spanfuse_processor.hosts.replay.readers"]
 
 Told = Callable[[int], None]
 
@@ -35,15 +34,21 @@ class Hands:
         """Start them."""
         if not self._size:
             return
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
-        for _ in range(self._size):
-            mine, theirs = context.Pipe()
-            self.pipes.append(mine)
-            process = context.Process(target=self._work, args=(theirs, *self._arguments), daemon=True)
-            self._processes.append(process)
-            process.start()
-            theirs.close()
+        context = multiprocessing.get_context(
+            "spawn"
+        )  # a fork server needs a socket, whose path TMPDIR may make too long
+        # Ctrl-C is this process's affair, which ends the others: they are born deaf to it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            for _ in range(self._size):
+                mine, theirs = context.Pipe()
+                self.pipes.append(mine)
+                process = context.Process(target=self._work, args=(theirs, *self._arguments), daemon=True)
+                self._processes.append(process)
+                process.start()
+                theirs.close()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def kill(self) -> None:
         """End them, whatever they do."""
@@ -86,7 +91,6 @@ class Hands:
 @contextmanager
 def ended(hand: Connection) -> Iterator[None]:
     """Around what such a process does: it says what goes wrong, and ends when nobody listens any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever has started it ends it
     try:
         yield
     except (EOFError, ConnectionError):
