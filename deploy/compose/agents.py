@@ -96,7 +96,8 @@ def again(agent: Agent, runs: int | None, guard: Guard) -> None:
     """One run after the other."""
     for number in itertools.count(1) if runs is None else range(1, runs + 1):
         session = f"{agent.name}-{os.getpid()}-{number}"
-        print(f"{session}: {run(agent, session, guard)}", flush=True)
+        ended = run(agent, session, guard)
+        print(f"{session}: {ended}\n", end="", flush=True)  # one write, since agents run side by side
         time.sleep(REST_S if runs is None else 0)
 
 

@@ -185,6 +185,18 @@ def spent(ago_ns: int) -> Call:
 
 
 @in_loop
+async def test_what_is_ordered_for_somebody_who_has_not_called_yet_is_kept() -> None:
+    """Nothing was heard of them, and that is not long ago."""
+    purse = Purse()
+    await purse.order("extend", 5)
+    await purse.take(2, charge("global:*", at_ns=NOW))
+    for _ in range(2):  # the second one knows the clock of the partition
+        await purse.round()
+    (hourly, _) = purse.stage.accounts("user:u", purse.scopes.at("user:u", 1), NOW)
+    assert (hourly["limit"], purse.counters["expired_scopes"]) == (7, 0)
+
+
+@in_loop
 async def test_an_hour_of_a_session_that_is_over_is_told_without_a_call() -> None:
     bench = Sessions(budget("session/hourly", limit_usd=1, period="hourly"))
     await bench.take(0, spent(2 * HOUR_NS))

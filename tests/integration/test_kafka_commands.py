@@ -17,6 +17,7 @@ from spanfuse_schemas import CallBatch, Decision
 from spanfuse_schemas.topics import CALLS, CONTROL, TOPICS, partition_of
 from tests.services.kafka_broker import LocalKafka
 from tests.support.agents import prompt
+from tests.support.hosts import free_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -115,7 +116,11 @@ def send_call(brokers: str, session: str) -> None:
 
 def test_a_worker_obeys_a_reset_and_stops_cleanly(with_topics: LocalKafka, tmp_path: Path) -> None:
     config = tmp_path / "worker.yaml"
-    config.write_text(f'receivers: {{kafka: {{brokers: "{with_topics.brokers}"}}}}\n')
+    endpoint = f"127.0.0.1:{free_port()}"
+    config.write_text(
+        f'receivers: {{kafka: {{brokers: "{with_topics.brokers}"}}}}\n'
+        f'service: {{telemetry: {{metrics: {{endpoint: "{endpoint}"}}}}}}\n'
+    )
     command = [sys.executable, "-m", "spanfuse_processor", "worker", "--config", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
         timer = threading.Timer(90, worker.kill)

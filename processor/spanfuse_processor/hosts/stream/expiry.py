@@ -149,11 +149,17 @@ class Expiry(ABC, Generic[State]):
             stored = Stored.unpack(value)
         except StateError:  # nobody can tell since when: what has not been written again by then is over
             return time.monotonic() - self._since > idle_s
-        now_ns = self._now_ns(partition, stored.last_ns)
-        silent_ns = now_ns - stored.last_ns
+        silent_ns = self._silent_ns(partition, stored.last_ns)
         name = key.decode("utf-8", "surrogatepass")
         idle = silent_ns > idle_s * 1e9 and silent_ns > self._kept_s(name, stored) * 1e9
         return idle and stored.offset < self._offsets.committed(TP(self.source, partition))
+
+    def _silent_ns(self, partition: int, last_ns: int) -> int:
+        """Time since its last call. One that had none was made by an operator's order, which says nothing of the time of calls:
+        it is as if it had been heard of when the partitions were assigned."""
+        if not last_ns:
+            return int((time.monotonic() - self._since) * 1e9)
+        return self._now_ns(partition, last_ns) - last_ns
 
     def _now_ns(self, partition: int, seen_ns: int) -> int:
         newest, at = self._clocks.get(partition, (0, 0.0))
