@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
@@ -37,6 +38,7 @@ class Hands:
         context = multiprocessing.get_context(
             "spawn"
         )  # a fork server needs a socket, whose path TMPDIR may make too long
+        resource_tracker.ensure_running()  # to start it would unblock the signal
         # Ctrl-C is this process's affair, which ends the others: they are born deaf to it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         try:
