@@ -9,9 +9,12 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
+from pydantic import BaseModel, field_serializer
 
 from spanfuse_processor.cli import cli
 from spanfuse_processor.cli.docs import markdown
+from spanfuse_processor.cli.group import SpanfuseGroup
 from tests.cli.conftest import Spanfuse
 
 COMMANDS = [
@@ -115,3 +118,25 @@ def test_the_reference_is_made_from_the_commands() -> None:
     """If this fails: python -m spanfuse_processor.cli.docs > docs/cli.md"""
     written = Path(__file__).parents[2] / "docs" / "cli.md"
     assert written.read_text(encoding="utf-8") == markdown()
+
+
+class Interrupted(BaseModel):
+    """Is written as somebody presses Ctrl-C."""
+
+    @field_serializer("at", check_fields=False)
+    def interrupt(self, value: int) -> int:
+        raise KeyboardInterrupt
+
+    at: int = 1
+
+
+def test_ctrl_c_while_json_is_written_is_ctrl_c() -> None:
+    @click.group(cls=SpanfuseGroup)
+    def group() -> None: ...
+
+    @group.command()
+    def write() -> None:
+        Interrupted().model_dump_json()
+
+    result = CliRunner().invoke(group, ["write"])
+    assert (result.exit_code, result.output) == (130, "")

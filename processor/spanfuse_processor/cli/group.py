@@ -51,6 +51,17 @@ class SpanfuseGroup(click.Group):
             ctx.exit(0)
         except OSError as error:
             raise Problem(_plain(error)) from None
+        except ValueError as error:
+            if not _is_interrupt(error):
+                raise
+            ctx.exit(INTERRUPTED)
+
+
+def _is_interrupt(error: ValueError) -> bool:
+    """Whether it is Ctrl-C that came while pydantic wrote JSON, which makes an error of its own of it."""
+    from pydantic_core import PydanticSerializationError
+
+    return isinstance(error, PydanticSerializationError) and "KeyboardInterrupt" in str(error)
 
 
 def _plain(error: OSError) -> str:
