@@ -92,6 +92,7 @@ async def test_a_worker_killed_under_load_loses_and_doubles_nothing(kafka: Kafka
                 await until(lambda: worker.ready, "the worker is up again", 40)
         await load
         await settled(kafka.brokers)
+        await until(lambda: worker.ready, "the last one is up, also where the others have done all")
         assert worker.stop() == 0
     finally:
         load.cancel()

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,12 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def any_port(content: dict[str, Any]) -> None:
+    """Serve the metrics on some port, unless the content of a configuration says where: workers run side by side."""
+    telemetry = content.setdefault("service", {}).setdefault("telemetry", {})
+    telemetry.setdefault("metrics", {}).setdefault("endpoint", "127.0.0.1:0")
 
 
 def _written(folder: Path, config: dict[str, Any], **sections: Any) -> Path:
@@ -120,6 +127,8 @@ def embedded(folder: Path, config: dict[str, Any], extensions: dict[str, Any] | 
 def stream(folder: Path, config: dict[str, Any], brokers: str, **kafka: Any) -> Iterator[Deployment]:
     """`spanfuse topics create`, then `spanfuse worker` with an OTLP receiver of its own."""
     http, grpc = free_port(), free_port()
+    config = deepcopy(config)
+    any_port(config)
     path = _written(
         folder,
         config,

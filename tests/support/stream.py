@@ -27,6 +27,7 @@ from spanfuse_processor.hosts.stream.table import Stored
 from spanfuse_processor.hosts.topics import APP_ID, SCOPES_CHANGELOG, SESSIONS_CHANGELOG, create_topics
 from spanfuse_schemas import POLICY_KEY, CallBatch, Charge, ChargeBatch, Decision, Detection, Policy
 from spanfuse_schemas.topics import CALLS, CHARGES, CONTROL, DEAD_LETTER, DETECTIONS, OTLP_SPANS, TOPICS
+from tests.support.hosts import any_port
 
 PARTITIONS = 4
 
@@ -85,6 +86,7 @@ class WorkerProcess:
     def __init__(self, folder: Path, brokers: str, config: dict[str, Any] | None = None, **kafka: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         content = config or {}
+        any_port(content)
         receivers = content.setdefault("receivers", {})
         receivers["kafka"] = {"brokers": brokers, "partitions": PARTITIONS, **kafka}
         self._config = folder / "worker.yaml"
