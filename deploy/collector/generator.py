@@ -119,6 +119,14 @@ def text() -> str:
     span, resource = _listed(kept()), _listed(RESOURCE)
     events = "|".join(name.replace(".", "[.]") for name in ("exception", *_chunks()))
     report = {f"{PREFIX}{name}" for name in GuardReport.model_fields}
+    sender = f"""\
+      - statements:
+          - >-
+            keep_keys(resource.attributes, [
+{resource}
+            ])
+      - statements:
+          - keep_keys(scope.attributes, ["-"])"""
     log = _listed({"event.name", "event_name", "cost_usd", *report} | {*_plain(identity.SESSION)})
     return f"""\
 # Written by `make collector` from the tables of dialects: change deploy/collector/generator.py instead.
@@ -135,13 +143,7 @@ processors:
     error_mode: propagate
     trace_statements:
       # Each kind apart: together they would be applied to events alone, and to no span without any.
-      - statements:
-          - >-
-            keep_keys(resource.attributes, [
-{resource}
-            ])
-      - statements:
-          - keep_keys(scope.attributes, ["-"])
+{sender}
       - statements:
           # Older versions of Logfire tell by these that an answer came: it stays known, and what it was goes.
           - >-
@@ -161,13 +163,7 @@ processors:
             set(spanevent.name, "event") where not IsMatch(spanevent.name,
             "^({events})$")
     log_statements:
-      - statements:
-          - >-
-            keep_keys(resource.attributes, [
-{resource}
-            ])
-      - statements:
-          - keep_keys(scope.attributes, ["-"])
+{sender}
       - statements:
           - >-
             keep_keys(log.attributes, [

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -17,7 +18,7 @@ from spanfuse_schemas import CallBatch, Decision
 from spanfuse_schemas.topics import CALLS, CONTROL, TOPICS, partition_of
 from tests.services.kafka_broker import LocalKafka
 from tests.support.agents import prompt
-from tests.support.hosts import free_port
+from tests.support.hosts import any_port
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -116,11 +117,9 @@ def send_call(brokers: str, session: str) -> None:
 
 def test_a_worker_obeys_a_reset_and_stops_cleanly(with_topics: LocalKafka, tmp_path: Path) -> None:
     config = tmp_path / "worker.yaml"
-    endpoint = f"127.0.0.1:{free_port()}"
-    config.write_text(
-        f'receivers: {{kafka: {{brokers: "{with_topics.brokers}"}}}}\n'
-        f'service: {{telemetry: {{metrics: {{endpoint: "{endpoint}"}}}}}}\n'
-    )
+    content: dict[str, Any] = {"receivers": {"kafka": {"brokers": with_topics.brokers}}}
+    any_port(content)
+    config.write_text(json.dumps(content))  # JSON is YAML
     command = [sys.executable, "-m", "spanfuse_processor", "worker", "--config", str(config)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as worker:
         timer = threading.Timer(90, worker.kill)

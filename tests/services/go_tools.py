@@ -8,20 +8,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
-import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from tests.services import go_builds
 from tests.services.kafka_jars import MissingTool
 
-_CACHE = Path(__file__).parents[2] / ".cache"
 _CHECKS = Path(__file__).parent / "deploytools"
 
 HELM_VERSION = "v3.22.0"
-BUILD_TIMEOUT_S = 1800
-"""A build on two cores that others use, too, seconds."""
 
 
 @functools.cache
@@ -52,12 +47,12 @@ def _made(program: Path) -> Path:
 
 
 def _helm_folder() -> Path:
-    return _CACHE / f"helm-{HELM_VERSION}"
+    return go_builds.CACHE / f"helm-{HELM_VERSION}"
 
 
 def _checks_folder() -> Path:
     sources = b"".join((_CHECKS / name).read_bytes() for name in ("go.mod", "go.sum", "main.go"))
-    return _CACHE / f"deploytools-{hashlib.sha256(sources).hexdigest()[:12]}"
+    return go_builds.CACHE / f"deploytools-{hashlib.sha256(sources).hexdigest()[:12]}"
 
 
 def build() -> None:
@@ -73,35 +68,12 @@ def build() -> None:
 
 
 def _install(package: str, ready: Path, folder: Path) -> None:
-    if ready.is_dir():
-        return
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if go is None:
-        raise MissingTool(f"{package} is built with Go: apt-get install golang-go, or see go.dev")
-    _CACHE.mkdir(exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="go-", dir=_CACHE))
-    environment = {**os.environ, "GOBIN": str(partial), "GOTOOLCHAIN": "auto", "GOFLAGS": "-mod=readonly"}
-    done = subprocess.run(
-        [go, "install", package], cwd=folder, env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
-    )
-    if done.returncode:
-        shutil.rmtree(partial)
-        raise RuntimeError(f"Go could not build {package}:\n{done.stderr[-2000:]}")
-    try:
-        partial.rename(ready)
-    except OSError:  # another run was faster
-        shutil.rmtree(partial)
+    def make(partial: Path) -> None:
+        environment = {**os.environ, "GOBIN": str(partial), "GOTOOLCHAIN": "auto", "GOFLAGS": "-mod=readonly"}
+        go_builds.run([go_builds.go(package), "install", package], folder, environment, package)
 
-
-def main() -> int:
-    """0 when all are there."""
-    try:
-        build()
-    except RuntimeError as error:
-        print(f"tests: {error}", file=sys.stderr)
-        return 1
-    return 0
+    go_builds.made_once(ready, make)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(go_builds.main(build))

@@ -11,7 +11,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,15 +19,13 @@ from typing import Any
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.services import go_builds
 from tests.services.kafka_jars import MissingTool
 from tests.services.process import ServerProcess, free_ports
 
 CONFIGS = Path(__file__).parents[2] / "deploy" / "collector"
-_CACHE = Path(__file__).parents[2] / ".cache"
 _MANIFEST = CONFIGS / "builder.yaml"
 _BUILDER = "go.opentelemetry.io/collector/cmd/builder"
-BUILD_TIMEOUT_S = 1800
-"""A build on two cores that others use, too, seconds."""
 
 
 def version() -> str:
@@ -61,7 +58,7 @@ def _on_path() -> Path | None:
 
 
 def _folder() -> Path:
-    return _CACHE / f"otelcol-{hashlib.sha256(_MANIFEST.read_bytes()).hexdigest()[:12]}"
+    return go_builds.CACHE / f"otelcol-{hashlib.sha256(_MANIFEST.read_bytes()).hexdigest()[:12]}"
 
 
 def build() -> None:
@@ -71,30 +68,21 @@ def build() -> None:
         MissingTool: Go is not installed.
         RuntimeError: it cannot be built; with what Go says.
     """
-    go = shutil.which("go") or shutil.which("/usr/local/go/bin/go")
-    if os.environ.get("SPANFUSE_TEST_OTELCOL") or _on_path() or _folder().is_dir():
+    if os.environ.get("SPANFUSE_TEST_OTELCOL") or _on_path():
         return
-    if go is None:
-        raise MissingTool("the Collector is built with Go: apt-get install golang-go, or see go.dev")
-    _CACHE.mkdir(exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix="otelcol-", dir=_CACHE))
+    go_builds.made_once(_folder(), _make)
+
+
+def _make(partial: Path) -> None:
+    go = go_builds.go("the Collector")
     manifest = yaml.safe_load(_MANIFEST.read_text())
     manifest["dist"]["output_path"] = str(partial / "build")
     (partial / "builder.yaml").write_text(yaml.safe_dump(manifest))
     command = [go, "run", f"{_BUILDER}@v{version()}", "--config", "builder.yaml"]
     environment = {**os.environ, "GOTOOLCHAIN": "auto", "PATH": f"{Path(go).parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
-        command, cwd=partial, env=environment, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S
-    )
-    if done.returncode:
-        shutil.rmtree(partial)
-        raise RuntimeError(f"Go could not build the Collector:\n{done.stdout[-1000:]}{done.stderr[-2000:]}")
+    go_builds.run(command, partial, environment, "the Collector")
     (partial / "build" / "otelcol-spanfuse").rename(partial / "otelcol-spanfuse")
     shutil.rmtree(partial / "build")
-    try:
-        partial.rename(_folder())
-    except OSError:  # another run was faster
-        shutil.rmtree(partial)
 
 
 class Collector:
@@ -148,15 +136,5 @@ class Collector:
         return sum(float(s.value) for s in found)
 
 
-def main() -> int:
-    """Build it, which takes longer than a test may. 0 when it is there."""
-    try:
-        build()
-    except RuntimeError as error:
-        print(f"tests: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(go_builds.main(build))

@@ -78,9 +78,8 @@ def _bounded(receive: Receive) -> Receive:
     async def bounded() -> Message:
         nonlocal taken, whole
         try:
-            async with asyncio.timeout_at(
-                None if whole else until
-            ):  # behind the body one only waits for the client to leave
+            # Behind the body one only waits for the client to leave.
+            async with asyncio.timeout_at(None if whole else until):
                 message = await receive()
         except TimeoutError:
             raise HTTPException(408, f"took more than {BODY_TIMEOUT_S:g} s to arrive") from None

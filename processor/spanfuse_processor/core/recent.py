@@ -126,10 +126,10 @@ class Recent:
 
     def extend(self, other: Recent) -> None:
         """Take in those of another session."""
-        calls = sorted((*self._calls, *other._calls), key=lambda known: known.end_ns)
-        self.__init__()  # type: ignore[misc]
-        for known in calls:
-            self.add(known)
+        both = Recent()
+        for known in sorted((*self._calls, *other._calls), key=lambda known: known.end_ns):
+            both.add(known)
+        self._calls, self._spans, self._parents, self._twins = both._calls, both._spans, both._parents, both._twins
 
 
 def _low(text: str) -> int:

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING
 
 from spanfuse_processor.errors import UnavailableError
 from spanfuse_processor.hosts import observed
-from spanfuse_processor.hosts.ledger_watch import looked_up
 from spanfuse_processor.telemetry.catalogue import (
     COVERAGE,
-    MAX_SETS,
     POLICY_EPOCH,
     SESSIONS,
     STATE_BYTES,
@@ -65,9 +63,7 @@ async def _covered(engine: Engine, now_ns: int) -> Observed:
 
 
 async def _budgets(engine: Engine, now_ns: int) -> Observed:
-    kinds, named = observed.budgeted(engine.work.stage.policy)
-    if not kinds:
-        return {}
-    scopes = [*named, *engine.work.scopes.latest(kinds, MAX_SETS)]
-    found = await looked_up(scopes, lambda scope: engine.views.accounts(scope, now_ns))
-    return observed.budgets([row for rows in found.values() for row in rows])
+    work = engine.work
+    return await observed.budgets_of(
+        work.stage.policy, work.scopes.latest, lambda scope: engine.views.accounts(scope, now_ns)
+    )

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from typing import Any, Final
 
 from spanfuse_processor.hosts.board import shown
 from spanfuse_processor.hosts.ledger import Comparison
-from spanfuse_processor.hosts.ledger_watch import Rows
+from spanfuse_processor.hosts.ledger_watch import Rows, looked_up
 from spanfuse_processor.hosts.outgoing import Outgoing
 from spanfuse_processor.telemetry.catalogue import (
     ALERTS,
@@ -69,6 +69,24 @@ def budgeted(policy: Policy) -> tuple[frozenset[str], list[str]]:
     """Kinds of scopes whose budgets are measured, and of them those that have an account before anything is spent."""
     kinds = BUDGETED & {budget.scope for budget in policy.budgets}
     return kinds, [f"{b.scope}:{b.match}" for b in policy.budgets if b.is_of_one and b.scope in kinds]
+
+
+async def budgets_of(
+    policy: Policy,
+    latest: Callable[[Container[str], int], Iterable[str]],
+    accounts: Callable[[str], Rows | None],
+) -> Observed:
+    """The budgets that are measured, of scopes that are named or in memory.
+
+    Args:
+        latest: gives those in memory of some kinds, at most so many.
+        accounts: gives the accounts of a scope; none if it lives elsewhere.
+    """
+    kinds, named = budgeted(policy)
+    if not kinds:
+        return {}
+    found = await looked_up([*named, *latest(kinds, MAX_SETS)], accounts)
+    return budgets([row for rows in found.values() for row in rows])
 
 
 def budgets(rows: Rows) -> Observed:

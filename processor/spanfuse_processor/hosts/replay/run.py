@@ -5,10 +5,9 @@ What comes of it depends on neither the number of processes nor which of them wa
 
 from __future__ import annotations
 
-import gc
 import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from heapq import merge
 from itertools import chain
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 import msgpack
 
 from spanfuse_processor.errors import DecodeError
+from spanfuse_processor.hosts.collector import seldom_collected
 from spanfuse_processor.hosts.replay.packed import unpack
 from spanfuse_processor.hosts.replay.processes import Crew, Job, Told
 from spanfuse_processor.hosts.replay.report import Report
@@ -32,8 +32,6 @@ TOGETHER: Final = 8
 """Policies that are replayed in one reading of a lane: their calls are decoded once."""
 ENOUGH: Final = 5_000
 """Calls of all policies together from which on it pays to start processes."""
-_SELDOM: Final = 100_000
-"""Objects that are made before it looks; usually 700."""
 
 
 def replay_calls(
@@ -83,7 +81,7 @@ def replay_calls(
 
 def _sessions(lane: Path, policies: Sequence[tuple[int, Policy]], live: int, told: Told) -> None:
     """The sessions of a lane under some policies; what they come to is beside the lane's file."""
-    with _seldom_collected(), ExitStack() as stack:
+    with seldom_collected(), ExitStack() as stack:
         stages = [(number, _stage(stack, lane, number, policy, live)) for number, policy in policies]
         broken: dict[int, str] = {}
         for frame in frames(lane, told):
@@ -98,17 +96,6 @@ def _sessions(lane: Path, policies: Sequence[tuple[int, Policy]], live: int, tol
             found = stage.finished()
             found.broken = broken
             _beside(lane, "found", number).write_bytes(pickle.dumps(found))
-
-
-@contextmanager
-def _seldom_collected() -> Iterator[None]:
-    """With a collector of cycles that seldom looks: there are none, and looking at all states takes a tenth of the time."""
-    before = gc.get_threshold()
-    gc.set_threshold(_SELDOM, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _stage(stack: ExitStack, lane: Path, number: int, policy: Policy, live: int) -> Sessions:

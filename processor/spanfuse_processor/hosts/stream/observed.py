@@ -8,13 +8,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from spanfuse_processor.hosts import observed
-from spanfuse_processor.hosts.ledger_watch import looked_up
 from spanfuse_processor.telemetry.catalogue import (
     COVERAGE,
     IDLE,
     LAG,
     LOST_ROWS,
-    MAX_SETS,
     POLICY_EPOCH,
     STATE_BYTES,
     STATE_ENTRIES,
@@ -85,8 +83,7 @@ def _bytes(stored: Stored) -> int:
 
 
 async def _budgets(host: StreamHost) -> Observed:
-    kinds, named = observed.budgeted(host.policy.policy)
-    if not kinds or host.states is None:
+    if host.states is None:
         return {}
-    found = await looked_up([*named, *host.states[1].latest(kinds, MAX_SETS)], host.accounts)
-    return observed.budgets([row for rows in found.values() for row in rows])
+    _, scopes = host.states
+    return await observed.budgets_of(host.policy.policy, scopes.latest, host.accounts)
