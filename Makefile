@@ -21,7 +21,8 @@ up: $(INSTALLED) ## the circuit breaker in one process, on ports 4317, 4318 and 
 test: $(INSTALLED) ## all tests, on a real Kafka and a real Redis that are started as needed
 	@$(BIN)/python -m tests.services.prepare
 	$(BIN)/python -m pytest -m "not integration and not deploy" -n auto
-	$(BIN)/python -m pytest -m "integration and not deploy" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "integration and not deploy and not paced" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m paced
 
 test-deploy: $(INSTALLED) ## what is deployed, with a real Collector and Helm, which are built from their sources once
 	@$(BIN)/python -m tests.services.go_tools

@@ -16,7 +16,7 @@ from tests.services.kafka_service import KafkaService
 from tests.support.hosts import Deployment, embedded, stream
 from tests.support.plans import AGENT_RULES, Example, examples
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration, pytest.mark.paced, pytest.mark.timeout(300)]
 
 CONFIG: dict[str, Any] = {"service": {"mode": "enforce"}, "policies": AGENT_RULES}
 
